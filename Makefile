@@ -1,0 +1,35 @@
+# Everything a developer runs, by name. `make` alone lists it.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-compat stop lint bench
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+demo: ## show delayed messages arriving, from nothing
+	dev/demo
+
+test: ## all tests, against Redis and RabbitMQ started for them
+	dev/services up
+	dev/services run main cargo test --locked
+
+# COMPAT=docker uses container images instead of a Debian sid root.
+COMPAT ?= sid
+compat_tests = cargo test --locked --test it -- compat end_to_end
+
+test-compat: ## the broker-facing tests, with newest RabbitMQ and Redis, then Valkey
+	SERVICES=$(COMPAT) dev/services up compat 17380 17673
+	dev/services run compat $(compat_tests)
+	SERVICES=$(COMPAT) REDIS_FLAVOUR=valkey dev/services up valkey 17381 17674
+	dev/services run valkey $(compat_tests)
+
+stop: ## end all servers that the targets above started; their data goes too
+	dev/services down
+
+lint: ## formatting, clippy and documentation, warnings being errors
+	dev/install
+	cargo fmt --check
+	cargo clippy --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked
+
+bench: ## measure throughput and lateness
+	dev/bench

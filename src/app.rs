@@ -1,0 +1,168 @@
+//! Puts the parts together; the order in which they start and stop.
+//!
+//! Start: admin API (so that `/ready` can say what is missing), store, broker, then recovering,
+//! releasing and taking in. Stop: take no more in, finish and ack what is in hand; then claim no
+//! more, finish and settle what is in hand; then close. All of that within a deadline, and what
+//! is not done by then is safe all the same: unacked in the broker, or leased in the store.
+
+mod parts;
+mod watch;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+pub use self::parts::Parts;
+pub use self::watch::Watched;
+use crate::admin;
+use crate::config::Config;
+use crate::finding::Finding;
+use crate::health::START;
+use crate::intake::IntakeLoop;
+use crate::recover::RecoverLoop;
+use crate::release::ReleaseLoop;
+use crate::retry::Backoff;
+use crate::shutdown::{self, Shutdown};
+
+/// How long stopping may take: orchestrators kill after thirty seconds.
+const STOP_WITHIN: Duration = Duration::from_secs(25);
+/// How much of that the intake may have.
+const DRAIN_WITHIN: Duration = Duration::from_secs(10);
+
+/// Runs xdelay until `signal` resolves, then stops it.
+///
+/// # Errors
+/// Only when it cannot start at all, such as when its own address is taken. Brokers and stores
+/// that are away are waited for.
+pub async fn run(config: Config, signal: impl Future<Output = ()>) -> anyhow::Result<()> {
+    let parts = Parts::new(&config)?;
+    let listen = config.admin.listen;
+    let listener = admin::bind(listen).await.with_context(|| {
+        format!("admin.listen = {listen} cannot be had; is another xdelay running?")
+    })?;
+    say_hello(&config);
+    let (stop_all, all) = shutdown::channel();
+    let mut served = JoinSet::new();
+    served.spawn(admin::serve(listener, parts.admin_state(&config), all.clone()));
+    let (stop_intake, intake) = shutdown::channel();
+    let (stop_release, release) = shutdown::channel();
+
+    let working = work(&parts, &config, intake, release);
+    tokio::pin!(working);
+    tokio::select! {
+        () = &mut working => {}
+        () = signal => {
+            tracing::info!("stopping: takes in no more, finishes what is in hand");
+            let stopping = async {
+                stop_intake.stop();
+                // Releasing goes on while the intake drains, and is stopped after it at the latest.
+                let _ = timeout(DRAIN_WITHIN, &mut working).await;
+                stop_release.stop();
+                working.await;
+            };
+            if timeout(STOP_WITHIN, stopping).await.is_err() {
+                tracing::warn!("stopped before all was finished; nothing is lost by that");
+            }
+        }
+    }
+    parts.broker.close().await;
+    stop_all.stop();
+    let _ = timeout(Duration::from_secs(1), served.join_next()).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Opens the store and runs all loops until they are stopped.
+async fn work(parts: &Parts, config: &Config, mut intake: Shutdown, release: Shutdown) {
+    tokio::select! {
+        () = open(parts) => {}
+        () = intake.requested() => return,
+    }
+    let mut loops = JoinSet::new();
+    loops.spawn(watch::watch_health(parts.watched(), release.clone()));
+    let recover = RecoverLoop {
+        store: Arc::clone(&parts.store),
+        lease: config.release.lease,
+        destinations: Arc::clone(&parts.destinations),
+        metrics: Arc::clone(&parts.metrics),
+    };
+    loops.spawn(recover.run(release.clone()));
+    loops.spawn(release_all(parts.clone(), release));
+    let taking_in = IntakeLoop {
+        broker: Arc::clone(&parts.broker),
+        store: Arc::clone(&parts.store),
+        on_invalid: config.delay.on_invalid,
+        destinations: Arc::clone(&parts.destinations),
+        health: Arc::clone(&parts.health),
+        metrics: Arc::clone(&parts.metrics),
+    };
+    loops.spawn(taking_in.run(intake));
+    while let Some(ended) = loops.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a loop ended by itself");
+            parts.health.report(Finding::bad("xdelay", format!("a loop ended: {error}")));
+        }
+    }
+}
+
+/// Waits until the store knows every destination and agrees that this is the broker it parks for.
+async fn open(parts: &Parts) {
+    let mut backoff = Backoff::for_connections();
+    while let Err(why) = try_open(parts).await {
+        parts.health.report(Finding::bad(START, format!("waits: {why}")));
+        tokio::time::sleep(backoff.next()).await;
+    }
+    parts.health.report(Finding::good(START, "open"));
+}
+
+async fn try_open(parts: &Parts) -> Result<(), String> {
+    let configured = parts.broker.destinations();
+    parts.destinations.open_all(&configured).await.map_err(|error| error.to_string())?;
+    let broker = parts.broker.identity().await.map_err(|why| format!("rabbitmq: {why}"))?;
+    let bound = parts.store.bind(parts.broker.kind(), &broker).await;
+    bound.map_err(|error| error.to_string())
+}
+
+/// Runs a release loop for every destination, those that turn up later included.
+async fn release_all(parts: Parts, shutdown: Shutdown) {
+    let mut count = parts.destinations.watch();
+    let mut started = std::collections::BTreeSet::new();
+    let mut loops = JoinSet::new();
+    while !shutdown.is_requested() {
+        for destination in parts.destinations.all() {
+            if let Some(alarm) = parts.destinations.alarm(&destination)
+                && started.insert(destination.clone())
+            {
+                let metrics = parts.metrics.of(&destination);
+                let releasing = Arc::clone(&parts.releasing);
+                let release = ReleaseLoop::new(releasing, destination, alarm, metrics);
+                loops.spawn(release.run(shutdown.clone()));
+            }
+        }
+        let mut stop = shutdown.clone();
+        tokio::select! {
+            _ = count.changed() => {}
+            () = stop.requested() => {}
+        }
+    }
+    while loops.join_next().await.is_some() {}
+}
+
+fn say_hello(config: &Config) {
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::info!(version, "xdelay starts");
+    for exchange in &config.amqp.exchanges {
+        tracing::info!(
+            "captures: publish to `xdelay.{exchange}` with `x-delay`, released to `{exchange}`"
+        );
+    }
+    let (url, durability) = (&config.redis.url, config.redis.durability);
+    tracing::info!(
+        "parks in {url}, namespace `{}`, durability {durability:?}",
+        config.redis.namespace
+    );
+    tracing::info!("admin API on http://{}", config.admin.listen);
+}

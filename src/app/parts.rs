@@ -1,0 +1,93 @@
+//! All parts of a running xdelay, made from its configuration.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::watch::Watched;
+use crate::admin;
+use crate::broker::Broker;
+use crate::broker::amqp::AmqpBroker;
+use crate::clock::StoreClock;
+use crate::config::Config;
+use crate::destinations::Destinations;
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::release::{self, Limiter};
+use crate::store::Store;
+use crate::store::redis::{RedisStore, Settings};
+
+/// Shared by everything that runs.
+#[derive(Clone)]
+pub struct Parts {
+    pub(super) broker: Arc<dyn Broker>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) destinations: Arc<Destinations>,
+    pub(super) health: Arc<Health>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) releasing: Arc<release::Shared>,
+}
+
+impl Parts {
+    /// Makes them all; nothing connects yet.
+    ///
+    /// # Errors
+    /// When the store's address cannot be used.
+    pub fn new(config: &Config) -> anyhow::Result<Self> {
+        let clock = Arc::new(StoreClock::new());
+        let health = Arc::new(Health::starting());
+        let metrics = Arc::new(Metrics::default());
+        let store: Arc<dyn Store> = Arc::new(redis_store(config, &clock)?);
+        let broker: Arc<dyn Broker> =
+            Arc::new(AmqpBroker::new(config, Arc::clone(&clock), &health, &metrics));
+        let releasing = Arc::new(release::Shared {
+            broker: Arc::clone(&broker),
+            store: Arc::clone(&store),
+            settings: config.release.clone(),
+            claim_bytes: config.intake.memory / 4,
+            in_flight: Arc::new(Semaphore::new(config.release.max_in_flight)),
+            limiter: Limiter::new(config.release.rate_limit),
+            clock,
+            health: Arc::clone(&health),
+        });
+        Ok(Self {
+            destinations: Arc::new(Destinations::new(Arc::clone(&store))),
+            broker,
+            store,
+            health,
+            metrics,
+            releasing,
+        })
+    }
+
+    /// For `xdelay check`: looks at store and broker.
+    pub fn watched(&self) -> Watched {
+        Watched {
+            broker: Arc::clone(&self.broker),
+            store: Arc::clone(&self.store),
+            health: Arc::clone(&self.health),
+        }
+    }
+
+    pub(super) fn admin_state(&self, config: &Config) -> Arc<admin::State> {
+        Arc::new(admin::State {
+            health: Arc::clone(&self.health),
+            metrics: Arc::clone(&self.metrics),
+            store: Arc::clone(&self.store),
+            destinations: Arc::clone(&self.destinations),
+            token: config.admin.token.clone(),
+        })
+    }
+}
+
+fn redis_store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<RedisStore> {
+    let redis = &config.redis;
+    let settings = Settings {
+        url: redis.url.expose(),
+        namespace: redis.namespace.clone(),
+        buckets: u32::from(redis.buckets),
+        durability: redis.durability,
+        min_replicas: redis.min_replicas,
+    };
+    Ok(RedisStore::new(settings, Arc::clone(clock))?)
+}

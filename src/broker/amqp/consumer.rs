@@ -1,0 +1,320 @@
+//! Consumes one capture queue, through every outage, and hands its messages to the intake.
+//!
+//! How many messages may be unacked at once is `intake.prefetch`, but no more than fit
+//! `intake.memory`: lapin buffers whatever the broker sends, and 2000 messages of 16 MiB would
+//! be the end of the process. So a consumer begins with few, learns how large they are, and only
+//! then widens its window. It does that when its window is full and all in it is parked: at that
+//! moment nothing can arrive, so a replica that takes over meanwhile cannot overtake us.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
+use lapin::types::{FieldTable, ShortString};
+use lapin::{Channel, Consumer, ErrorKind, message};
+use tokio::sync::mpsc;
+
+use super::capture::{self, Reader};
+use super::declare::{self, Mode};
+use super::ledger::Ledger;
+use super::link::{Link, answer};
+use super::{quarantine, topology};
+use crate::broker::{Delivery, Receipt};
+use crate::config::Front;
+use crate::finding::Finding;
+use crate::health::Health;
+use crate::message::{Destination, Uid};
+use crate::retry::Backoff;
+use crate::shutdown::Shutdown;
+
+/// The window of a consumer that does not know how large its messages are.
+const WINDOW_UNKNOWN: u16 = 16;
+/// How much wider a window gets at a time.
+const WIDENING: usize = 8;
+
+/// Which queue is consumed, and for whom.
+#[derive(Clone, Debug)]
+pub(super) enum Queue {
+    /// The capture queue of a destination.
+    Park(String),
+    /// What any capture queue gave up.
+    Rescue,
+}
+
+impl Queue {
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Park(destination) => topology::park(destination),
+            Self::Rescue => topology::RESCUE_QUEUE.to_owned(),
+        }
+    }
+
+    /// Where a message of this queue was bound for. The topology says that, never a header.
+    pub(super) fn destination(&self, exchange: &str) -> Destination {
+        match self {
+            Self::Park(destination) => Destination::amqp(destination),
+            // What was put into the rescue queue by hand has no destination but the queue itself,
+            // where nothing is ever released to: it is kept for an operator.
+            Self::Rescue => Destination::amqp(
+                topology::rescued_from(exchange).unwrap_or(topology::RESCUE_QUEUE),
+            ),
+        }
+    }
+}
+
+/// What all consumers of one broker share.
+pub(super) struct Shared {
+    pub link: Link,
+    pub reader: Reader,
+    pub front: Front,
+    pub mode: Mode,
+    pub prefetch: u16,
+    /// Bytes each consumer may have unacked.
+    pub memory: u64,
+    pub health: Arc<Health>,
+}
+
+/// Consumes one queue.
+pub(super) struct QueueConsumer {
+    pub shared: Arc<Shared>,
+    pub queue: Queue,
+    pub deliveries: mpsc::Sender<Delivery>,
+}
+
+/// Why consuming ended.
+enum End {
+    /// Shutdown.
+    Stopped,
+    /// Something that may be better next time.
+    Lost(String),
+    /// lapin could not decode what the broker sent.
+    Undecodable(String),
+}
+
+impl QueueConsumer {
+    /// Runs until shutdown; what was handed out by then can still be acked until `drained`.
+    pub(super) async fn run(self, mut stop: Shutdown, mut drained: Shutdown) {
+        let mut backoff = Backoff::for_connections();
+        let subject = format!("capture {}", self.queue.name());
+        while !stop.is_requested() {
+            let end = self.consume(&mut stop, &mut drained, &mut backoff).await;
+            let why = match end {
+                End::Stopped => return,
+                End::Lost(why) => why,
+                End::Undecodable(why) => {
+                    let swept = quarantine::sweep(&self, &mut stop).await;
+                    swept.map_or(why, |swept| format!("{swept} set aside"))
+                }
+            };
+            self.shared.health.report(Finding::bad(&*subject, why));
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next()) => {}
+                () = stop.requested() => return,
+            }
+        }
+    }
+
+    async fn consume(
+        &self,
+        stop: &mut Shutdown,
+        drained: &mut Shutdown,
+        backoff: &mut Backoff,
+    ) -> End {
+        let channel = match self.open().await {
+            Ok(channel) => channel,
+            Err(why) => return End::Lost(why),
+        };
+        backoff.reset();
+        let subject = format!("capture {}", self.queue.name());
+        self.shared.health.report(Finding::good(subject, "consuming"));
+        let ledger = Arc::new(Ledger::new());
+        let telling = ledger.keep_telling(&channel);
+        let taking = async {
+            let end = self.take(&channel, &ledger, stop).await;
+            if matches!(end, End::Stopped) {
+                // Acks go on until the intake has drained.
+                drained.requested().await;
+                ledger.all_told().await;
+            }
+            end
+        };
+        let end = tokio::select! {
+            end = taking => end,
+            told = telling => End::Lost(told.err().unwrap_or_else(|| "the channel is gone".into())),
+        };
+        ledger.close();
+        if channel.status().connected() {
+            let _ = answer("closing a channel", channel.close(200, "bye".into())).await;
+        }
+        end
+    }
+
+    async fn open(&self) -> Result<Channel, String> {
+        if let Queue::Park(destination) = &self.queue {
+            let Shared { link, front, mode, .. } = &*self.shared;
+            declare::capture(link, destination, *front, *mode)
+                .await
+                .map_err(|finding| finding.detail)?;
+        }
+        self.shared.link.channel().await
+    }
+
+    /// Takes deliveries window by window.
+    async fn take(&self, channel: &Channel, ledger: &Arc<Ledger>, stop: &mut Shutdown) -> End {
+        let mut window = self.shared.prefetch.min(WINDOW_UNKNOWN);
+        loop {
+            let mut consumer = match self.subscribe(channel, window).await {
+                Ok(consumer) => consumer,
+                Err(why) => return End::Lost(why),
+            };
+            let mut sizes = Sizes::default();
+            loop {
+                let delivery = tokio::select! {
+                    biased;
+                    () = stop.requested() => return self.unsubscribe(channel, &consumer).await,
+                    delivery = consumer.next() => delivery,
+                };
+                match delivery {
+                    Some(Ok(delivery)) => {
+                        sizes.add(delivery.data.len());
+                        if let Err(end) = self.hand_out(delivery, ledger).await {
+                            return end;
+                        }
+                    }
+                    Some(Err(error)) => return end_of(&error),
+                    None => return End::Lost("the broker cancelled the consumer".into()),
+                }
+                if sizes.count >= usize::from(window) && self.wanted(&sizes, window) != window {
+                    break;
+                }
+            }
+            let next = self.wanted(&sizes, window);
+            if let Err(end) = self.drain(channel, &mut consumer, ledger, window).await {
+                return end;
+            }
+            window = next;
+        }
+    }
+
+    /// The window for messages of these sizes: what fits the memory, widened by degrees.
+    fn wanted(&self, sizes: &Sizes, window: u16) -> u16 {
+        let mean = (sizes.bytes / sizes.count.max(1) as u64).max(1);
+        let fits = usize::try_from(self.shared.memory / mean).unwrap_or(usize::MAX).max(1);
+        let most = fits.min(usize::from(self.shared.prefetch));
+        let wanted = most.min(usize::from(window) * WIDENING);
+        // A window is changed only when it is worth it.
+        let near = wanted >= usize::from(window) / 2 && wanted < usize::from(window) * 2;
+        let at_most = wanted == usize::from(self.shared.prefetch);
+        if near && !at_most { window } else { wanted as u16 }
+    }
+
+    /// Fills the window without acking, waits until all in it is safe, and only then ends the
+    /// consumer: nothing of ours is on its way to the store when another may take over.
+    async fn drain(
+        &self,
+        channel: &Channel,
+        consumer: &mut Consumer,
+        ledger: &Arc<Ledger>,
+        window: u16,
+    ) -> Result<(), End> {
+        ledger.withhold(true);
+        let quiet = Duration::from_millis(200);
+        while ledger.unacked() < usize::from(window) {
+            match tokio::time::timeout(quiet, consumer.next()).await {
+                Ok(Some(Ok(delivery))) => self.hand_out(delivery, ledger).await?,
+                Ok(Some(Err(error))) => return Err(end_of(&error)),
+                Ok(None) => return Err(End::Lost("the broker cancelled the consumer".into())),
+                Err(_) => break,
+            }
+        }
+        ledger.all_secured().await;
+        let cancel = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default());
+        answer("basic.cancel", cancel).await.map_err(End::Lost)?;
+        while let Some(Ok(delivery)) = consumer.next().await {
+            self.hand_out(delivery, ledger).await?;
+        }
+        ledger.withhold(false);
+        Ok(())
+    }
+
+    async fn subscribe(&self, channel: &Channel, window: u16) -> Result<Consumer, String> {
+        answer("basic.qos", channel.basic_qos(window, BasicQosOptions::default())).await?;
+        let queue = ShortString::try_new(self.queue.name()).map_err(|error| error.to_string())?;
+        let consume = channel.basic_consume(
+            queue,
+            "".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        );
+        answer("basic.consume", consume).await
+    }
+
+    async fn unsubscribe(&self, channel: &Channel, consumer: &Consumer) -> End {
+        let cancel = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default());
+        let _ = answer("basic.cancel", cancel).await;
+        End::Stopped
+    }
+
+    async fn hand_out(&self, delivery: message::Delivery, ledger: &Arc<Ledger>) -> Result<(), End> {
+        let message::Delivery { delivery_tag, exchange, routing_key, properties, data, .. } =
+            delivery;
+        let destination = self.queue.destination(exchange.as_str());
+        let dead_in = match self.queue {
+            Queue::Park(_) => None,
+            Queue::Rescue => Some(topology::park(&destination.name)),
+        };
+        if let Some(queue) = &dead_in
+            && let Some(reason) = capture::death_reason(&properties, queue)
+        {
+            self.warn_of_policy(queue, &reason);
+        }
+        let captured = self.shared.reader.read(&routing_key, properties, data, dead_in.as_deref());
+        let uid = Uid::fresh();
+        ledger.delivered(delivery_tag);
+        let receipt = Receipt::new(uid.clone(), Arc::clone(ledger) as _, delivery_tag);
+        let delivery = Delivery {
+            destination,
+            uid,
+            content: captured.content,
+            priority: captured.priority,
+            wish: captured.wish,
+            delay_ms: captured.delay_ms,
+            receipt,
+        };
+        let sent = self.deliveries.send(delivery).await;
+        sent.map_err(|_| End::Stopped)
+    }
+
+    /// A capture queue gave up a message that asked for no expiration: a policy drops messages
+    /// there. A client cannot see policies, but this is what one does.
+    fn warn_of_policy(&self, queue: &str, reason: &str) {
+        let detail = format!(
+            "{queue} gave up a message ({reason}), which was rescued: a policy limits it. Find it \
+             with `rabbitmqctl list_queues name policy effective_policy_definition` and remove \
+             its overflow, max-length, message-ttl and delivery-limit for queues `xdelay.*`"
+        );
+        self.shared.health.report(Finding::bad(format!("policy {queue}"), detail));
+    }
+}
+
+/// How large the messages of a window are.
+#[derive(Default)]
+struct Sizes {
+    count: usize,
+    bytes: u64,
+}
+
+impl Sizes {
+    fn add(&mut self, bytes: usize) {
+        self.count += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+fn end_of(error: &lapin::Error) -> End {
+    match error.kind() {
+        ErrorKind::ParsingError(_) => End::Undecodable(error.to_string()),
+        _ => End::Lost(error.to_string()),
+    }
+}

@@ -1,0 +1,217 @@
+//! RabbitMQ, over AMQP 0-9-1 with lapin.
+//!
+//! Two connections: `intake` consumes capture queues ([`consumer`], acked in order by
+//! [`ledger`]), `release` publishes to the original exchanges ([`lane`]). What stands in the
+//! broker is [`topology`]; what is read from a delivery is [`capture`], and what a released
+//! message looks like is [`outgoing`].
+
+mod capture;
+mod consumer;
+mod declare;
+mod intake;
+mod lane;
+mod ledger;
+mod link;
+mod outgoing;
+mod probe;
+mod properties;
+mod quarantine;
+mod raw;
+mod refusal;
+mod release;
+pub mod script;
+mod topology;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+
+use self::capture::Reader;
+use self::consumer::{Queue, QueueConsumer, Shared};
+use self::declare::Mode;
+use self::intake::AmqpIntake;
+use self::link::{ANSWER_WITHIN, Link};
+use self::probe::probe;
+use self::raw::Identity;
+use self::refusal::Blame;
+use self::release::Releaser;
+use super::{Broker, Intake, NotReleased, Released};
+use crate::clock::{StoreClock, millis};
+use crate::config::{Config, Front};
+use crate::finding::Finding;
+use crate::health::Health;
+use crate::message::{BrokerKind, Destination};
+use crate::metrics::Metrics;
+use crate::store::Lease;
+
+/// Deliveries on their way from consumers to the intake loop.
+const CHANNEL_BOUND: usize = 512;
+
+/// One RabbitMQ, by its nodes.
+pub struct AmqpBroker {
+    exchanges: Vec<String>,
+    consumers: Arc<Shared>,
+    releaser: Releaser,
+    /// Exchanges that took a probe. One is not probed again while it stands, for every probe
+    /// leaves a line in the broker's log.
+    writable: Mutex<HashSet<String>>,
+}
+
+impl AmqpBroker {
+    /// Connects to nothing yet.
+    pub fn new(
+        config: &Config,
+        clock: Arc<StoreClock>,
+        health: &Arc<Health>,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
+        let link = |name| {
+            let nodes = config.amqp.nodes.clone();
+            Link::new(name, nodes, Arc::clone(health), Arc::clone(metrics))
+        };
+        let queues = config.amqp.exchanges.len() as u64 + 1;
+        let consumers = Shared {
+            link: link("intake"),
+            reader: Reader { clock, max_ms: millis(config.delay.max) },
+            front: config.amqp.front,
+            mode: if config.amqp.declare { Mode::Declare } else { Mode::Look },
+            prefetch: config.intake.prefetch,
+            memory: config.intake.memory / queues,
+            health: Arc::clone(health),
+        };
+        let on_unroutable = config.release.on_unroutable;
+        Self {
+            exchanges: config.amqp.exchanges.clone(),
+            consumers: Arc::new(consumers),
+            releaser: Releaser::new(link("release"), on_unroutable, Arc::clone(metrics)),
+            writable: Mutex::default(),
+        }
+    }
+
+    /// Asks each node in turn.
+    async fn identify(&self) -> Result<(Identity, String), String> {
+        let mut why = "no node is named".to_owned();
+        for uri in self.consumers.link.uris() {
+            match raw::identify(&uri, ANSWER_WITHIN).await {
+                Ok(identity) => return Ok((identity, uri.vhost)),
+                Err(error) => why = error.to_string(),
+            }
+        }
+        Err(why)
+    }
+
+    fn check_version(identity: &Identity) -> Finding {
+        let Identity { product, version, .. } = identity;
+        let found = format!("{product} {version}");
+        let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+        let version: (u32, u32) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        if product == "RabbitMQ" && version < (3, 10) {
+            let why = "3.10 or later is needed: earlier ones cannot tell delayed messages apart";
+            return Finding::bad("rabbitmq version", format!("{found}: {why}"));
+        }
+        Finding::good("rabbitmq version", found)
+    }
+
+    async fn check_capture(&self, exchange: &str) -> Finding {
+        let Shared { link, front, mode, .. } = &*self.consumers;
+        let subject = format!("capture of {exchange}");
+        match declare::capture(link, exchange, *front, *mode).await {
+            Err(finding) => finding,
+            Ok(()) if *front == Front::Headers => {
+                let note = "stands; a headers front bypasses topic permissions (amqp.front)";
+                Finding::good(subject, note)
+            }
+            Ok(()) => Finding::good(subject, "stands"),
+        }
+    }
+
+    async fn check_destination(&self, exchange: &str) -> Finding {
+        let subject = format!("exchange {exchange}");
+        let takes = "takes messages from this user";
+        let writable = || self.writable.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = writable().contains(exchange);
+        if known && declare::exists(&self.releaser.link, exchange).await {
+            return Finding::good(subject, takes);
+        }
+        writable().remove(exchange);
+        match probe(&self.releaser.link, exchange).await {
+            Ok(()) => {
+                writable().insert(exchange.to_owned());
+                Finding::good(subject, takes)
+            }
+            Err(Blame::Connection(why)) => Finding::bad(subject, why),
+            Err(Blame::Destination(why) | Blame::Message(why)) => Finding::bad(
+                subject,
+                format!(
+                    "{why}. Undelayed messages to xdelay.{exchange} are lost, delayed ones wait: declare it, not internal, and grant this user `write` on it"
+                ),
+            ),
+        }
+    }
+}
+
+#[async_trait]
+impl Broker for AmqpBroker {
+    fn kind(&self) -> BrokerKind {
+        BrokerKind::Amqp
+    }
+
+    fn destinations(&self) -> Vec<Destination> {
+        self.exchanges.iter().map(|name| Destination::amqp(name)).collect()
+    }
+
+    async fn identity(&self) -> Result<String, String> {
+        let (broker, vhost) = self.identify().await?;
+        Ok(format!("rabbitmq cluster {} vhost {vhost}", broker.cluster))
+    }
+
+    async fn intake(&self) -> Box<dyn Intake> {
+        let (sender, deliveries) = mpsc::channel(CHANNEL_BOUND);
+        let parks = self.exchanges.iter().map(|exchange| Queue::Park(exchange.clone()));
+        let queues = parks
+            .chain([Queue::Rescue])
+            .map(|queue| QueueConsumer {
+                shared: Arc::clone(&self.consumers),
+                queue,
+                deliveries: sender.clone(),
+            })
+            .collect();
+        Box::new(AmqpIntake::start(queues, deliveries))
+    }
+
+    async fn release(
+        &self,
+        destination: &Destination,
+        batch: &[Lease],
+        deadline: Instant,
+    ) -> Vec<Result<Released, NotReleased>> {
+        self.releaser.release(destination, batch, deadline).await
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for link in [&self.consumers.link, &self.releaser.link] {
+            if let Err(why) = link.connection().await {
+                return vec![Finding::bad("rabbitmq", why)];
+            }
+        }
+        findings.push(Finding::good("rabbitmq", "connected, twice: intake and release"));
+        findings.push(match self.identify().await {
+            Ok((identity, _)) => Self::check_version(&identity),
+            Err(why) => Finding::warning("rabbitmq version", why),
+        });
+        for exchange in &self.exchanges {
+            findings.push(self.check_destination(exchange).await);
+            findings.push(self.check_capture(exchange).await);
+        }
+        findings
+    }
+
+    async fn close(&self) {
+        self.releaser.link.close().await;
+        self.consumers.link.close().await;
+    }
+}

@@ -1,0 +1,102 @@
+//! From a fresh connection to one that is open on its virtual host.
+
+use amq_protocol::auth::Credentials;
+use amq_protocol::frame::{AMQPFrame, ProtocolVersion};
+use amq_protocol::protocol::connection::{self, AMQPMethod, Start, StartOk, Tune, TuneOk};
+use amq_protocol::protocol::{AMQPClass, constants};
+use amq_protocol::types::{AMQPValue, FieldTable, ShortString};
+use lapin::uri::AMQPUri;
+
+use super::RawError;
+use super::session::{CONNECTION, Session};
+
+/// The frame size asked for when the URI names none (RabbitMQ's own default), and the bound on
+/// frames before one is agreed.
+pub(super) const FRAME_MAX: u32 = 131_072;
+
+/// Runs the handshake; afterwards heartbeat and frame size are agreed and in force. Answers what
+/// the broker says of itself.
+pub(super) async fn run(
+    session: &mut Session,
+    uri: &AMQPUri,
+    name: &str,
+) -> Result<FieldTable, RawError> {
+    session.send_frame(&AMQPFrame::ProtocolHeader(ProtocolVersion::amqp_0_9_1()))?;
+    let start = match session.answer().await? {
+        AMQPClass::Connection(AMQPMethod::Start(start)) => start,
+        other => return Err(RawError::unexpected("connection.start", &other)),
+    };
+    let start_ok = AMQPMethod::StartOk(start_ok(uri, name, &start)?);
+    session.send(CONNECTION, AMQPClass::Connection(start_ok))?;
+    let tune = match session.answer().await? {
+        AMQPClass::Connection(AMQPMethod::Tune(tune)) => tune,
+        other => return Err(RawError::unexpected("connection.tune", &other)),
+    };
+    let tuned = tune_ok(uri, &tune);
+    session.tune(tuned.heartbeat, tuned.frame_max);
+    session.send(CONNECTION, AMQPClass::Connection(AMQPMethod::TuneOk(tuned)))?;
+    let open =
+        AMQPMethod::Open(connection::Open { virtual_host: short(&uri.vhost, "virtual host")? });
+    session.call(CONNECTION, AMQPClass::Connection(open)).await?;
+    Ok(start.server_properties)
+}
+
+/// Logs in with the URI's mechanism, PLAIN when it names none, as lapin does.
+fn start_ok(uri: &AMQPUri, name: &str, start: &Start) -> Result<StartOk, RawError> {
+    let mechanism = uri.query.auth_mechanism.unwrap_or_default();
+    let offered = String::from_utf8_lossy(start.mechanisms.as_bytes()).into_owned();
+    if !offered.split(' ').any(|offer| offer == mechanism.name()) {
+        return Err(RawError::protocol(format!("the broker offers {offered}, not {mechanism}")));
+    }
+    let credentials = Credentials::from(uri.authority.userinfo.clone());
+    Ok(StartOk {
+        client_properties: client_properties(name),
+        mechanism: mechanism.name().into(),
+        response: credentials.sasl_auth_string(mechanism),
+        locale: "en_US".into(),
+    })
+}
+
+fn client_properties(name: &str) -> FieldTable {
+    let mut capabilities = FieldTable::default();
+    // The first: say so when the queue goes, instead of falling silent. The second: name a wrong
+    // password in a close, instead of just hanging up.
+    for capability in ["consumer_cancel_notify", "authentication_failure_close"] {
+        capabilities.insert(capability.into(), AMQPValue::Boolean(true));
+    }
+    let mut properties = FieldTable::default();
+    for (key, value) in [
+        ("product", "xdelay"),
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("platform", "Rust"),
+        ("connection_name", name),
+    ] {
+        properties.insert(key.into(), AMQPValue::LongString(value.into()));
+    }
+    properties.insert("capabilities".into(), AMQPValue::FieldTable(capabilities));
+    properties
+}
+
+/// The lower of both wishes, where 0 is none. Heartbeats as lapin agrees them: only when neither
+/// side wants any are there none.
+fn tune_ok(uri: &AMQPUri, tune: &Tune) -> TuneOk {
+    let ours = uri.query.frame_max.filter(|max| *max != 0);
+    let ours = ours.unwrap_or(FRAME_MAX).max(constants::FRAME_MIN_SIZE);
+    let beat = uri.query.heartbeat.unwrap_or(0);
+    TuneOk {
+        channel_max: 1,
+        frame_max: match tune.frame_max {
+            0 => ours,
+            theirs => theirs.min(ours),
+        },
+        heartbeat: match (beat, tune.heartbeat) {
+            (0, one) | (one, 0) => one,
+            (one, other) => one.min(other),
+        },
+    }
+}
+
+/// A short string, or an error where the text is too long for one.
+pub(super) fn short(text: &str, what: &str) -> Result<ShortString, RawError> {
+    ShortString::try_new(text).map_err(|e| RawError::protocol(format!("{what}: {e}")))
+}

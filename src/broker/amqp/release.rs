@@ -1,0 +1,191 @@
+//! Publishes due messages to their exchanges.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::lane::{Lane, Said, Word};
+use super::link::Link;
+use super::outgoing::{Outgoing, outgoing};
+use super::refusal::Blame;
+use crate::broker::{NotReleased, Released};
+use crate::config::OnUnroutable;
+use crate::message::{Destination, Reason};
+use crate::metrics::{DestinationMetrics, Metrics};
+use crate::store::Lease;
+
+/// Bytes of a content header frame besides properties: frame, class, weight and body size.
+const HEADER_FRAME_OVERHEAD: usize = 20;
+/// What RabbitMQ offers; lapin agrees to it.
+const FRAME_MAX_DEFAULT: u32 = 131_072;
+
+type Outcome = Result<Released, NotReleased>;
+
+/// The releasing side of the adapter.
+pub(super) struct Releaser {
+    pub link: Link,
+    on_unroutable: OnUnroutable,
+    metrics: Arc<Metrics>,
+    lanes: Mutex<HashMap<Destination, Arc<AsyncMutex<Lane>>>>,
+}
+
+impl Releaser {
+    pub(super) fn new(link: Link, on_unroutable: OnUnroutable, metrics: Arc<Metrics>) -> Self {
+        Self { link, on_unroutable, metrics, lanes: Mutex::default() }
+    }
+
+    /// See [`crate::broker::Broker::release`].
+    pub(super) async fn release(
+        &self,
+        destination: &Destination,
+        batch: &[Lease],
+        deadline: Instant,
+    ) -> Vec<Outcome> {
+        let lane = self.lane(destination);
+        let mut lane = lane.lock().await;
+        let mut outcomes: Vec<Option<Outcome>> = batch.iter().map(|_| None).collect();
+        let prepared = match self.frame_max().await {
+            Ok(frame_max) => prepare(batch, frame_max, &mut outcomes),
+            Err(blame) => return self.answer(destination, batch, outcomes, &blame),
+        };
+        if let Err(blame) = lane.open(&self.link).await {
+            return self.answer(destination, batch, outcomes, &blame);
+        }
+        let messages: Vec<&Outgoing> = prepared.iter().map(|(_, message)| message).collect();
+        let Said { words, broken } = lane.publish(&messages, deadline).await;
+        let metrics = self.metrics.of(destination);
+        let mut uncertain = Vec::new();
+        for ((place, message), word) in prepared.iter().zip(words) {
+            match self.judge(&batch[*place], word, &metrics) {
+                Some(outcome) => outcomes[*place] = Some(outcome),
+                None => uncertain.push((*place, message)),
+            }
+        }
+        let blame = match broken {
+            Some(Blame::Message(_)) => {
+                let rest = (batch, uncertain, deadline);
+                self.one_by_one(&mut lane, rest, &mut outcomes, &metrics).await
+            }
+            Some(blame) => blame,
+            None => Blame::Connection("no word of it".into()),
+        };
+        self.answer(destination, batch, outcomes, &blame)
+    }
+
+    /// Publishes what is uncertain alone, so that the message that broke the batch is found and
+    /// its neighbours are not published again and again with it.
+    async fn one_by_one(
+        &self,
+        lane: &mut Lane,
+        (batch, uncertain, deadline): (&[Lease], Vec<(usize, &Outgoing)>, Instant),
+        outcomes: &mut [Option<Outcome>],
+        metrics: &DestinationMetrics,
+    ) -> Blame {
+        for (place, message) in uncertain {
+            if Instant::now() >= deadline {
+                return Blame::Connection("no time was left to try it alone".into());
+            }
+            if let Err(blame) = lane.open(&self.link).await {
+                return blame;
+            }
+            let Said { words, broken } = lane.publish(&[message], deadline).await;
+            let word = words.into_iter().next().unwrap_or(Word::Nothing);
+            outcomes[place] = match (self.judge(&batch[place], word, metrics), broken) {
+                (Some(outcome), _) => Some(outcome),
+                (None, Some(Blame::Message(why))) => {
+                    Some(Err(NotReleased::Refused(Reason::new("refused", why))))
+                }
+                (None, Some(blame)) => return blame,
+                (None, None) => None,
+            };
+        }
+        Blame::Connection("no word of it".into())
+    }
+
+    /// The one place where a release is proven: the broker confirmed it and did not return it,
+    /// or returned it and the operator said to drop what no queue wants.
+    fn judge(&self, lease: &Lease, word: Word, metrics: &DestinationMetrics) -> Option<Outcome> {
+        let dropped = matches!(word, Word::Returned(_)) && self.on_unroutable == OnUnroutable::Drop;
+        if dropped {
+            metrics.dropped();
+            tracing::debug!(uid = %lease.message().uid, "drops what no queue wants");
+        }
+        match word {
+            _ if dropped || word == Word::Confirmed => {
+                Some(Ok(Released::confirmed(lease.message().uid.clone())))
+            }
+            Word::Confirmed | Word::Nothing => None,
+            Word::Returned(why) => {
+                let text = format!("no queue is bound for it: {why}");
+                Some(Err(NotReleased::Refused(Reason::new("unroutable", text))))
+            }
+            Word::Nacked => {
+                let text = "the broker did not take it: is a queue full?";
+                Some(Err(NotReleased::Refused(Reason::new("nacked", text))))
+            }
+        }
+    }
+
+    fn answer(
+        &self,
+        destination: &Destination,
+        batch: &[Lease],
+        outcomes: Vec<Option<Outcome>>,
+        blame: &Blame,
+    ) -> Vec<Outcome> {
+        let reason = match blame {
+            Blame::Destination(why) => Reason::new("destination", why.as_str()),
+            Blame::Connection(why) | Blame::Message(why) => Reason::new("connection", why.as_str()),
+        };
+        debug_assert_eq!(batch.len(), outcomes.len());
+        tracing::trace!(%destination, %reason, "answered");
+        outcomes
+            .into_iter()
+            .map(|outcome| outcome.unwrap_or_else(|| Err(NotReleased::Waiting(reason.clone()))))
+            .collect()
+    }
+
+    fn lane(&self, destination: &Destination) -> Arc<AsyncMutex<Lane>> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let lane = lanes
+            .entry(destination.clone())
+            .or_insert_with(|| Arc::new(AsyncMutex::new(Lane::new(&destination.name))));
+        Arc::clone(lane)
+    }
+
+    async fn frame_max(&self) -> Result<usize, Blame> {
+        let connection = self.link.connection().await.map_err(Blame::Connection)?;
+        match connection.configuration().frame_max() {
+            0 => Ok(FRAME_MAX_DEFAULT as usize),
+            agreed => Ok(agreed as usize),
+        }
+    }
+}
+
+/// Prepares every message that can be published; the others are answered at once.
+fn prepare(
+    batch: &[Lease],
+    frame_max: usize,
+    outcomes: &mut [Option<Outcome>],
+) -> Vec<(usize, Outgoing)> {
+    let mut prepared = Vec::with_capacity(batch.len());
+    for (place, lease) in batch.iter().enumerate() {
+        let hopeless = match outgoing(lease) {
+            Ok(message) if message.header_bytes + HEADER_FRAME_OVERHEAD > frame_max => {
+                let bytes = message.header_bytes;
+                let text =
+                    format!("its {bytes} bytes of headers do not fit a frame of {frame_max}");
+                Reason::new("too-large", text)
+            }
+            Ok(message) => {
+                prepared.push((place, message));
+                continue;
+            }
+            Err(reason) => reason,
+        };
+        outcomes[place] = Some(Err(NotReleased::Hopeless(hopeless)));
+    }
+    prepared
+}

@@ -1,0 +1,146 @@
+//! The topology as commands and as a definitions file, for teams that do not let a sidecar
+//! declare. Both are made from the same data that [`super::declare`] works from.
+
+use std::fmt::Write;
+
+use lapin::ExchangeKind;
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::uri::AMQPUri;
+use serde_json::{Map, Value, json};
+
+use super::topology::{self, Item};
+use crate::config::Config;
+
+/// Commands for `rabbitmqadmin` and `rabbitmqctl`, with the rights that xdelay's user needs.
+pub fn commands(config: &Config) -> String {
+    let (user, vhost) = user_and_vhost(config);
+    let mut out = String::from(
+        "# What xdelay needs in RabbitMQ. rabbitmqadmin comes with the management plugin.\n\n",
+    );
+    for item in all_items(config) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "rabbitmqadmin --vhost='{vhost}' {}", command(&item));
+    }
+    let [configure, write, read] = rights(config);
+    let _ = writeln!(
+        out,
+        "\n# The rights of xdelay's user. With amqp.declare = false it may not configure anything.\n\
+         rabbitmqctl set_permissions -p '{vhost}' '{user}' '{configure}' '{write}' '{read}'\n\
+         \n# A producer of delayed messages needs to write to these exchanges:"
+    );
+    for exchange in &config.amqp.exchanges {
+        let _ = writeln!(out, "#   {}", topology::front(exchange));
+    }
+    out
+}
+
+/// A definitions file for `rabbitmqctl import_definitions`.
+pub fn definitions(config: &Config) -> String {
+    let (user, vhost) = user_and_vhost(config);
+    let (mut exchanges, mut queues, mut bindings) = (vec![], vec![], vec![]);
+    for item in all_items(config) {
+        match item {
+            Item::Exchange { name, kind, internal, arguments } => exchanges.push(json!({
+                "name": name, "vhost": vhost, "type": kind_name(&kind), "durable": true,
+                "auto_delete": false, "internal": internal, "arguments": to_json(&arguments),
+            })),
+            Item::Queue { name, arguments } => queues.push(json!({
+                "name": name, "vhost": vhost, "durable": true, "auto_delete": false,
+                "arguments": to_json(&arguments),
+            })),
+            Item::Binding { source, to, to_exchange, routing_key, arguments } => {
+                bindings.push(json!({
+                    "source": source, "vhost": vhost, "destination": to,
+                    "destination_type": if to_exchange { "exchange" } else { "queue" },
+                    "routing_key": routing_key, "arguments": to_json(&arguments),
+                }));
+            }
+        }
+    }
+    let [configure, write, read] = rights(config);
+    let permissions = json!([{
+        "user": user, "vhost": vhost, "configure": configure, "write": write, "read": read,
+    }]);
+    let all = json!({
+        "exchanges": exchanges, "queues": queues, "bindings": bindings, "permissions": permissions,
+    });
+    format!("{all:#}")
+}
+
+/// Every item once, whatever number of destinations shares it.
+fn all_items(config: &Config) -> Vec<Item> {
+    let mut all: Vec<Item> = Vec::new();
+    for exchange in &config.amqp.exchanges {
+        for item in topology::items(exchange, config.amqp.front) {
+            if !all.contains(&item) {
+                all.push(item);
+            }
+        }
+    }
+    all
+}
+
+/// What xdelay's user must be allowed to configure, write and read. Declaring an exchange with
+/// an alternate, or a queue with a dead-letter exchange, needs rights on both ends.
+fn rights(config: &Config) -> [String; 3] {
+    let names: Vec<String> = config.amqp.exchanges.iter().map(|name| escape(name)).collect();
+    let targets = names.join("|");
+    let ours = r"xdelay\..*";
+    if config.amqp.declare {
+        let configure = format!("^{ours}$");
+        return [configure, format!("^({ours}|{targets})$"), format!("^{ours}$")];
+    }
+    ["^$".to_owned(), format!("^({targets})$"), r"^xdelay\.(park\..*|rescue)$".to_owned()]
+}
+
+fn escape(name: &str) -> String {
+    let special = |c: char| r"\.+*?()|[]{}^$".contains(c);
+    name.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+fn command(item: &Item) -> String {
+    match item {
+        Item::Exchange { name, kind, internal, arguments } => format!(
+            "declare exchange name='{name}' type={} durable=true internal={internal} arguments='{}'",
+            kind_name(kind),
+            to_json(arguments)
+        ),
+        Item::Queue { name, arguments } => {
+            format!("declare queue name='{name}' durable=true arguments='{}'", to_json(arguments))
+        }
+        Item::Binding { source, to, to_exchange, routing_key, arguments } => format!(
+            "declare binding source='{source}' destination='{to}' destination_type={} \
+             routing_key='{routing_key}' arguments='{}'",
+            if *to_exchange { "exchange" } else { "queue" },
+            to_json(arguments)
+        ),
+    }
+}
+
+fn kind_name(kind: &ExchangeKind) -> &str {
+    match kind {
+        ExchangeKind::Custom(name) => name,
+        ExchangeKind::Direct => "direct",
+        ExchangeKind::Fanout => "fanout",
+        ExchangeKind::Headers => "headers",
+        ExchangeKind::Topic => "topic",
+    }
+}
+
+/// The few kinds of values that the topology uses.
+fn to_json(arguments: &FieldTable) -> Value {
+    let value = |value: &AMQPValue| match value {
+        AMQPValue::LongString(text) => Value::from(text.to_string()),
+        AMQPValue::LongLongInt(number) => Value::from(*number),
+        AMQPValue::Boolean(yes) => Value::from(*yes),
+        _ => Value::Null,
+    };
+    let pairs = arguments.inner().iter().map(|(key, v)| (key.to_string(), value(v)));
+    Value::Object(pairs.collect::<Map<_, _>>())
+}
+
+fn user_and_vhost(config: &Config) -> (String, String) {
+    let uri = config.amqp.nodes.first().and_then(|node| node.expose().parse::<AMQPUri>().ok());
+    let uri = uri.unwrap_or_default();
+    (uri.authority.userinfo.username, uri.vhost)
+}

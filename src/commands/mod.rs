@@ -1,0 +1,66 @@
+//! The sub-commands, one file each.
+
+mod check;
+mod run;
+mod topology;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use xdelay::config::{self, Config, Sources};
+
+/// Delayed messages for the RabbitMQ you have: publish with the header x-delay, and xdelay holds
+/// the message back and releases it to its exchange when it is due.
+#[derive(Parser)]
+#[command(name = "xdelay", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run until SIGTERM or Ctrl-C, which stop it gracefully
+    Run(Settings),
+    /// Look at configuration, connections, rights, topology and durability; fails when one is bad
+    Check(Settings),
+    /// Print what must stand in RabbitMQ, for those who declare it themselves
+    Topology {
+        #[command(flatten)]
+        settings: Settings,
+        /// As commands for rabbitmqadmin, or as a definitions file to import
+        #[arg(long, value_enum, default_value_t)]
+        format: topology::Format,
+    },
+}
+
+/// Where the configuration comes from, besides the environment (XDELAY_<SECTION>__<KEY>).
+#[derive(Args)]
+struct Settings {
+    /// The configuration file [default: config/xdelay.toml, where present]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Set one key, such as --set release.lease=30s; wins over file and environment
+    #[arg(long, value_name = "KEY=VALUE", value_parser = config::assignment)]
+    set: Vec<(String, String)>,
+}
+
+impl Settings {
+    fn load(self) -> anyhow::Result<Config> {
+        Ok(Config::load(Sources::with_process_env(self.config, self.set))?)
+    }
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Run(settings) => run::run(settings.load()?),
+            Command::Check(settings) => check::run(settings.load()?),
+            Command::Topology { settings, format } => {
+                topology::run(&settings.load()?, format);
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}

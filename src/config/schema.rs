@@ -1,0 +1,212 @@
+//! The settings as they are written, with their defaults. The names are public: they are the TOML
+//! keys and the environment variables.
+//!
+//! Numbers are `i64` so that a negative one reaches the range check and is refused in its words.
+//! Nothing here has `Debug`: an address is still plain text and may hold a password.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{duration, size};
+
+/// Every section.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Raw {
+    pub redis: Redis,
+    pub delay: Delay,
+    pub intake: Intake,
+    pub release: Release,
+    pub amqp: Amqp,
+    pub admin: Admin,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Redis {
+    /// `redis://`, `rediss://` or `unix://`; empty means not named.
+    pub url: String,
+    /// Path of a file that holds the URL.
+    pub url_file: String,
+    /// Path of a file that holds the password.
+    pub password_file: String,
+    /// First part of every key.
+    pub namespace: String,
+    /// Count per destination.
+    pub buckets: i64,
+    /// `local`, `replicas` or `none`.
+    pub durability: String,
+    /// Count.
+    pub min_replicas: i64,
+}
+
+impl Default for Redis {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            url_file: String::new(),
+            password_file: String::new(),
+            namespace: "xdelay".to_owned(),
+            buckets: 1,
+            durability: "local".to_owned(),
+            min_replicas: 1,
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Delay {
+    /// Duration.
+    pub max: duration::Human,
+    /// `bury` or `forward`.
+    pub on_invalid: String,
+}
+
+impl Default for Delay {
+    fn default() -> Self {
+        let max = Duration::from_secs(3650 * 24 * 60 * 60);
+        Self { max: duration::Human(max), on_invalid: "bury".to_owned() }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Intake {
+    /// Count of unacked deliveries.
+    pub prefetch: i64,
+    /// Bytes.
+    pub memory: size::Human,
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        Self { prefetch: 2000, memory: size::Human(64 << 20) }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Release {
+    /// Count of messages.
+    pub batch: i64,
+    /// Duration.
+    pub lease: duration::Human,
+    /// Count of messages per replica.
+    pub max_in_flight: i64,
+    /// Messages per second and replica; 0 is no limit.
+    pub rate_limit: i64,
+    /// `retry` or `drop`.
+    pub on_unroutable: String,
+    pub retry: Retry,
+}
+
+impl Default for Release {
+    fn default() -> Self {
+        Self {
+            batch: 200,
+            lease: duration::Human(Duration::from_secs(30)),
+            max_in_flight: 5000,
+            rate_limit: 0,
+            on_unroutable: "retry".to_owned(),
+            retry: Retry::default(),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Retry {
+    /// Duration.
+    pub first: duration::Human,
+    /// Duration.
+    pub max: duration::Human,
+    /// Count of releases.
+    pub attempts: i64,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            first: duration::Human(Duration::from_secs(1)),
+            max: duration::Human(Duration::from_secs(300)),
+            attempts: 20,
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Amqp {
+    /// `amqp://` or `amqps://`: one, or a list of nodes of one cluster.
+    pub url: Nodes,
+    /// Path of a file with one URL per line.
+    pub url_file: String,
+    /// Path of a file that holds the password.
+    pub password_file: String,
+    /// Names of exchanges.
+    pub exchanges: Vec<String>,
+    /// Yes or no.
+    pub declare: bool,
+    /// `headers` or `topic`.
+    pub front: String,
+}
+
+impl Default for Amqp {
+    fn default() -> Self {
+        Self {
+            url: Nodes::One("amqp://guest:guest@127.0.0.1:5672/%2f".to_owned()),
+            url_file: String::new(),
+            password_file: String::new(),
+            exchanges: Vec::new(),
+            declare: true,
+            front: "headers".to_owned(),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Admin {
+    /// IP address and port.
+    pub listen: String,
+    /// Path of a file that holds the token.
+    pub token_file: String,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { listen: "127.0.0.1:7380".to_owned(), token_file: String::new() }
+    }
+}
+
+/// One address or several.
+#[derive(PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(super) enum Nodes {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for Nodes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Written)
+    }
+}
+
+struct Written;
+
+impl<'de> Visitor<'de> for Written {
+    type Value = Nodes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a URL or a list of URLs")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Nodes, E> {
+        Ok(Nodes::One(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Nodes, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = list.next_element()? {
+            nodes.push(node);
+        }
+        Ok(Nodes::Many(nodes))
+    }
+}

@@ -1,0 +1,146 @@
+//! The settings as the program uses them: every value checked, every file already read.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use super::{Secret, Url};
+
+/// A whole configuration that passed every check. Get one from [`Config::load`].
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where messages are parked.
+    pub redis: Redis,
+    /// Which delays are accepted.
+    pub delay: Delay,
+    /// How much is taken in at once.
+    pub intake: Intake,
+    /// How due messages are given back.
+    pub release: Release,
+    /// The RabbitMQ that is served.
+    pub amqp: Amqp,
+    /// The admin API.
+    pub admin: Admin,
+}
+
+/// `[redis]`
+#[derive(Clone, Debug)]
+pub struct Redis {
+    /// The address, with the content of `password_file` in it.
+    pub url: Url,
+    /// First part of every key: 1 or more of `A-Z a-z 0-9 . _ -`.
+    pub namespace: String,
+    /// Buckets of one destination, 1 to 1024.
+    pub buckets: u16,
+    /// What must hold before the broker is acked.
+    pub durability: Durability,
+    /// Replicas that must have a park; at least 1 when `durability` is [`Durability::Replicas`].
+    pub min_replicas: u32,
+}
+
+/// `redis.durability`: what must hold before the broker is acked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The park is on the disk of the Redis that answered.
+    Local,
+    /// `min_replicas` replicas have it too.
+    Replicas,
+    /// Nothing: a crash of Redis may lose what it acknowledged.
+    None,
+}
+
+/// `[delay]`
+#[derive(Clone, Debug)]
+pub struct Delay {
+    /// The longest delay that is accepted, above 0 and at most 36500 days.
+    pub max: Duration,
+    /// What becomes of a message whose delay cannot be understood or is too long.
+    pub on_invalid: OnInvalid,
+}
+
+/// `delay.on_invalid`: what becomes of a message whose delay cannot be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnInvalid {
+    /// It is kept with the reason, for an operator.
+    Bury,
+    /// It is delivered at once, as the RabbitMQ plugin does.
+    Forward,
+}
+
+/// `[intake]`
+#[derive(Clone, Debug)]
+pub struct Intake {
+    /// Deliveries that may be unacked at once, 1 to 65535.
+    pub prefetch: u16,
+    /// Bytes of messages held before they are parked, at least 1 MiB.
+    pub memory: u64,
+}
+
+/// `[release]`
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Messages of one claim, 1 to 500.
+    pub batch: usize,
+    /// How long a claim holds before another replica may take the message, at least 2 s.
+    pub lease: Duration,
+    /// Messages claimed and not yet settled by one replica, at least `batch`.
+    pub max_in_flight: usize,
+    /// Messages per second of one replica; `None` is no limit.
+    pub rate_limit: Option<NonZeroU32>,
+    /// What becomes of a message that no queue wants.
+    pub on_unroutable: OnUnroutable,
+    /// How a failed release is repeated.
+    pub retry: Retry,
+}
+
+/// `release.on_unroutable`: what becomes of a message that no queue wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnUnroutable {
+    /// It is postponed and tried again, as after any failed release.
+    Retry,
+    /// It is settled: right for a fanout that may have no subscribers.
+    Drop,
+}
+
+/// `release.retry`
+#[derive(Clone, Debug)]
+pub struct Retry {
+    /// Wait after the first failure, above 0; doubled after each further one.
+    pub first: Duration,
+    /// The longest wait, at least `first`.
+    pub max: Duration,
+    /// Releases tried before the message is buried, at least 1.
+    pub attempts: u32,
+}
+
+/// `[amqp]`
+#[derive(Clone, Debug)]
+pub struct Amqp {
+    /// The addresses to try, in the order given, with the content of `password_file` in them.
+    /// Never empty.
+    pub nodes: Vec<Url>,
+    /// The destinations: names of exchanges, unique. Never empty.
+    pub exchanges: Vec<String>,
+    /// Whether xdelay declares the capture topology; otherwise it only checks that it stands.
+    pub declare: bool,
+    /// The type of a capture exchange.
+    pub front: Front,
+}
+
+/// `amqp.front`: the type of a capture exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// One hop; topic permissions do not apply to it.
+    Headers,
+    /// Two hops; topic permissions apply to delayed publishes too.
+    Topic,
+}
+
+/// `[admin]`
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// Address and port of the admin API.
+    pub listen: SocketAddr,
+    /// What a request must carry; always present when `listen` is not loopback.
+    pub token: Option<Secret>,
+}

@@ -1,0 +1,164 @@
+//! Loop 1: a capture comes in, is made durable, and only then is the broker told.
+//!
+//! One batch at a time for each destination, in the order of capture: a cancel never overtakes
+//! the park it follows, since the next batch waits until this one is safe. While the store is
+//! away a batch waits here and the broker keeps the rest: nothing is nacked, nothing is dropped,
+//! and what was not acked comes again after a crash.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::broker::{Broker, Delivery, Receipt};
+use crate::config::OnInvalid;
+use crate::delay::{When, Wish};
+use crate::destinations::Destinations;
+use crate::finding::Finding;
+use crate::health::Health;
+use crate::message::{Destination, Message};
+use crate::metrics::Metrics;
+use crate::retry::Backoff;
+use crate::shutdown::Shutdown;
+use crate::store::{Entry, Error, Outcome, Parkings, Store};
+
+/// Takes in what one broker captured.
+pub struct IntakeLoop {
+    /// Where captures come from.
+    pub broker: Arc<dyn Broker>,
+    /// Where they are parked.
+    pub store: Arc<dyn Store>,
+    /// What becomes of a delay that cannot be read.
+    pub on_invalid: OnInvalid,
+    /// Opened before the first park, and rung when something is parked that is due soon.
+    pub destinations: Arc<Destinations>,
+    /// Told when the store does not take what comes in.
+    pub health: Arc<Health>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+}
+
+impl IntakeLoop {
+    /// Runs until shutdown, then takes no more and finishes what it has in hand.
+    pub async fn run(self, mut shutdown: Shutdown) {
+        let mut intake = self.broker.intake().await;
+        let mut stopping = false;
+        loop {
+            let batch = tokio::select! {
+                () = shutdown.requested(), if !stopping => {
+                    stopping = true;
+                    intake.stop().await;
+                    continue;
+                }
+                batch = intake.next() => batch,
+            };
+            match batch {
+                Some(batch) => self.run_once(batch, &shutdown).await,
+                None => break,
+            }
+        }
+        intake.flush().await;
+    }
+
+    /// Makes one batch durable and acks it, destination by destination, side by side.
+    pub async fn run_once(&self, batch: Vec<Delivery>, shutdown: &Shutdown) {
+        let mut by_destination: HashMap<Destination, (Vec<Entry>, Vec<Receipt>)> = HashMap::new();
+        for delivery in batch {
+            let destination = delivery.destination.clone();
+            let (entry, receipt) = self.read(delivery);
+            let (entries, receipts) = by_destination.entry(destination).or_default();
+            entries.push(entry);
+            receipts.push(receipt);
+        }
+        let secured = by_destination.into_iter().map(|(destination, (entries, receipts))| {
+            self.secure(destination, entries, receipts, shutdown.clone())
+        });
+        join_all(secured).await;
+    }
+
+    fn read(&self, delivery: Delivery) -> (Entry, Receipt) {
+        let Delivery { uid, content, priority, wish, delay_ms, receipt, .. } = delivery;
+        let message = |id, delay_ms| Message { uid: uid.clone(), id, delay_ms, content };
+        let entry = match (wish, self.on_invalid) {
+            (Ok(Wish::Cancel(id)), _) => Entry::Cancel { uid, id },
+            (Ok(Wish::Hold(when, id)), _) => {
+                Entry::Park { message: message(id, delay_ms), when, priority }
+            }
+            (Err(reason), OnInvalid::Forward) if reason.label() == "invalid" => {
+                Entry::Park { message: message(None, None), when: When::AtOnce, priority }
+            }
+            (Err(reason), _) => Entry::Bury { message: message(None, None), reason },
+        };
+        (entry, receipt)
+    }
+
+    /// Parks until it is done, or until shutdown while the store is away: then nothing is acked,
+    /// and the broker delivers it again.
+    async fn secure(
+        &self,
+        destination: Destination,
+        entries: Vec<Entry>,
+        receipts: Vec<Receipt>,
+        mut shutdown: Shutdown,
+    ) {
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
+        let (alarm, parkings) = loop {
+            let parked = async {
+                let alarm = self.destinations.open(&destination).await?;
+                Ok((alarm, self.store.park(&destination, &entries).await?))
+            };
+            match parked.await {
+                Ok(parked) => break parked,
+                Err(error) => self.say_unparked(&destination, &error),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(backoff.next()) => {}
+                () = shutdown.requested() => return,
+            }
+        };
+        if backoff.failures() > 0 {
+            self.health.report(Finding::good(subject(&destination), "parks again"));
+        }
+        self.account(&destination, &entries, &parkings);
+        for (receipt, parking) in receipts.into_iter().zip(parkings.entries) {
+            receipt.ack(parking.proof);
+        }
+        if let Some(due) = parkings.earliest_due {
+            alarm.ring_for(due);
+        }
+    }
+
+    fn account(&self, destination: &Destination, entries: &[Entry], parkings: &Parkings) {
+        let metrics = self.metrics.of(destination);
+        for (entry, parking) in entries.iter().zip(&parkings.entries) {
+            metrics.captured(parking.outcome);
+            match (entry, parking.outcome) {
+                (Entry::Bury { message, reason }, Outcome::Buried) => {
+                    metrics.buried(reason);
+                    tracing::warn!(%destination, uid = %message.uid, %reason, "buried a message");
+                }
+                (Entry::Cancel { id, .. }, outcome) => {
+                    tracing::debug!(%destination, %id, ?outcome, "cancel");
+                }
+                _ => {}
+            }
+        }
+        if parkings.rolled_back {
+            metrics.rolled_back();
+            tracing::error!(
+                %destination,
+                "the store went back to an older state: what was parked since then is lost there"
+            );
+        }
+    }
+
+    fn say_unparked(&self, destination: &Destination, error: &Error) {
+        let detail = format!("nothing is parked, the broker keeps what comes in: {error}");
+        self.health.report(Finding::bad(subject(destination), detail));
+    }
+}
+
+fn subject(destination: &Destination) -> String {
+    format!("intake {destination}")
+}

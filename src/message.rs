@@ -1,0 +1,250 @@
+//! What xdelay carries: a message, the names it goes by, and where it is bound for.
+//!
+//! Plain data, without a broker's or a store's types, so that both sides of the house can speak
+//! of the same message. Content is kept as it travels on the wire, never decoded further than
+//! its delay needs: what is not decoded cannot be changed by accident.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+/// The longest id a producer may choose, in bytes of UTF-8.
+pub const ID_BYTES_MAX: usize = 255;
+
+/// Names one parked message, the same on every copy of it: what a consumer drops duplicates by.
+///
+/// It is either sixteen bytes of a version 7 UUID, which begin with a byte below `0x20` until
+/// the year 3085 and sort by time of capture, or text that names a position in a log. Stores
+/// keep the bytes, since sixteen cost less than thirty-two; people and headers see the text.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uid(Bytes);
+
+impl Uid {
+    /// A new uid, greater than every one this process has made before.
+    pub fn fresh() -> Self {
+        Self(Bytes::copy_from_slice(Uuid::now_v7().as_bytes()))
+    }
+
+    /// The uid that a store kept as `bytes`.
+    pub fn from_bytes(bytes: Bytes) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes a store keeps.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Reads what [`Display`](fmt::Display) wrote; `None` for text that cannot be a uid.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() == 32
+            && let Ok(uuid) = Uuid::try_parse(text)
+        {
+            return Some(Self(Bytes::copy_from_slice(uuid.as_bytes())));
+        }
+        let printable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+        printable.then(|| Self(Bytes::copy_from_slice(text.as_bytes())))
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (Uuid::from_slice(&self.0), self.0.first().is_some_and(|b| *b < 0x20)) {
+            (Ok(uuid), true) => write!(f, "{}", uuid.as_simple()),
+            _ => f.write_str(&String::from_utf8_lossy(&self.0)),
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Uid({self})")
+    }
+}
+
+/// The producer's own name for a message, unique within its destination.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ProducerId(Box<str>);
+
+impl ProducerId {
+    /// Takes UTF-8 of 1 to [`ID_BYTES_MAX`] bytes; anything else is `None`.
+    pub fn new(id: &[u8]) -> Option<Self> {
+        if id.is_empty() || id.len() > ID_BYTES_MAX {
+            return None;
+        }
+        std::str::from_utf8(id).ok().map(|text| Self(text.into()))
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProducerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which kind of broker a destination lives on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BrokerKind {
+    /// AMQP 0-9-1, that is RabbitMQ: a destination is an exchange.
+    Amqp,
+}
+
+impl BrokerKind {
+    /// The word in key names, metric labels and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Amqp => "amqp",
+        }
+    }
+
+    /// Reads what [`as_str`](Self::as_str) wrote.
+    pub fn parse(text: &str) -> Option<Self> {
+        (text == "amqp").then_some(Self::Amqp)
+    }
+}
+
+/// The exchange or topic a message was meant for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Destination {
+    /// The kind of broker it lives on.
+    pub broker: BrokerKind,
+    /// Its name there.
+    pub name: Arc<str>,
+}
+
+impl Destination {
+    /// The exchange `name` of RabbitMQ.
+    pub fn amqp(name: &str) -> Self {
+        Self { broker: BrokerKind::Amqp, name: name.into() }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.broker.as_str(), self.name)
+    }
+}
+
+/// A captured message, complete: what is parked, and what will be released.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// Its name in the store and on every released copy.
+    pub uid: Uid,
+    /// The producer's own id, when it gave one.
+    pub id: Option<ProducerId>,
+    /// The delay its producer asked for, in milliseconds; `None` when it asked for none.
+    pub delay_ms: Option<u64>,
+    /// The bytes that travel.
+    pub content: Content,
+}
+
+impl Message {
+    /// Bytes it holds in memory, near enough to bound a batch by.
+    pub fn size(&self) -> usize {
+        match &self.content {
+            Content::Amqp(amqp) => amqp.routing_key.len() + amqp.properties.len() + amqp.body.len(),
+        }
+    }
+}
+
+/// The message itself, in its broker's own terms.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// Captured from RabbitMQ.
+    Amqp(AmqpContent),
+}
+
+/// A message as AMQP 0-9-1 carries it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AmqpContent {
+    /// Bytes and not text: brokers pass on routing keys that are not UTF-8.
+    pub routing_key: Bytes,
+    /// Property flags and property list as in a content header frame.
+    pub properties: Bytes,
+    /// The body, of any size the broker takes.
+    pub body: Bytes,
+}
+
+/// Why a message was not released or is buried, in words for the operator who will find it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    label: &'static str,
+    text: String,
+}
+
+impl Reason {
+    /// The longest reason kept, in bytes: brokers' error texts may be of any length.
+    const BYTES_MAX: usize = 512;
+
+    /// A reason in one line of bounded length. `label` is one of few words, for metrics.
+    pub fn new(label: &'static str, text: impl Into<String>) -> Self {
+        let mut text: String = text.into();
+        if text.len() > Self::BYTES_MAX {
+            let cut = (0..=Self::BYTES_MAX).rev().find(|at| text.is_char_boundary(*at));
+            text.truncate(cut.unwrap_or(0));
+        }
+        let text = text.replace(['\n', '\r'], " ");
+        Self { label, text }
+    }
+
+    /// Its kind, one of few.
+    pub fn label(&self) -> &'static str {
+        self.label
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_uid_is_greater_than_the_last_and_survives_its_text() {
+        let uids: Vec<Uid> = (0..2_000).map(|_| Uid::fresh()).collect();
+        assert!(uids.is_sorted());
+        assert_eq!(Uid::parse(&uids[0].to_string()), Some(uids[0].clone()));
+        assert_eq!(uids[0].to_string().len(), 32);
+    }
+
+    #[test]
+    fn a_uid_of_text_is_its_own_text_even_with_sixteen_bytes() {
+        let uid = Uid::parse("orders/3/1234567").expect("printable");
+        assert_eq!(uid.as_bytes().len(), 16);
+        assert_eq!(uid.to_string(), "orders/3/1234567");
+        assert_eq!(Uid::parse(""), None);
+        assert_eq!(Uid::parse("with blank"), None);
+    }
+
+    #[test]
+    fn ids_are_utf8_of_1_to_255_bytes() {
+        assert!(ProducerId::new(b"").is_none());
+        assert!(ProducerId::new(&[0xff]).is_none());
+        assert!(ProducerId::new(&[b'a'; 256]).is_none());
+        assert_eq!(ProducerId::new("ü".as_bytes()).unwrap().as_str(), "ü");
+        assert!(ProducerId::new(&[b'a'; 255]).is_some());
+    }
+
+    #[test]
+    fn a_reason_is_one_line_of_bounded_length() {
+        let reason = Reason::new("test", format!("a\nb{}", "ü".repeat(400)));
+        assert!(reason.as_str().starts_with("a b"));
+        assert!(reason.as_str().len() <= Reason::BYTES_MAX);
+    }
+}

@@ -1,0 +1,293 @@
+//! What is counted and measured, with every name in one place.
+//!
+//! Counters and the lateness histogram are fed by the loops; the gauges of what is parked are
+//! read from the store when somebody looks, so that they equal it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::finding::{Finding, Grade};
+use crate::message::{Destination, Reason};
+use crate::store::{Census, DUE_IN_BOUNDS_MS, Outcome};
+
+type Labels = Vec<(&'static str, String)>;
+
+/// Seconds; fine where the promise is made, coarse where it is broken.
+const LATENESS_BOUNDS: [f64; 15] =
+    [0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 300.0, 3600.0];
+
+/// Everything that `/metrics` shows.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    captured: Family<Labels, Counter>,
+    released: Family<Labels, Counter>,
+    cancelled: Family<Labels, Counter>,
+    replaced: Family<Labels, Counter>,
+    dropped: Family<Labels, Counter>,
+    postponed: Family<Labels, Counter>,
+    buried: Family<Labels, Counter>,
+    recovered: Family<Labels, Counter>,
+    rolled_back: Family<Labels, Counter>,
+    late_settles: Family<Labels, Counter>,
+    lateness: Family<Labels, Histogram>,
+    parked: Family<Labels, Gauge>,
+    leased: Family<Labels, Gauge>,
+    dead: Family<Labels, Gauge>,
+    overdue: Family<Labels, Gauge>,
+    due_in: Family<Labels, Gauge>,
+    healthy: Family<Labels, Gauge>,
+    reconnects: Family<Labels, Counter>,
+    of: Mutex<HashMap<Destination, Arc<DestinationMetrics>>>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let lateness =
+            Family::new_with_constructor((|| Histogram::new(LATENESS_BOUNDS)) as fn() -> Histogram);
+        let mut metrics = Self {
+            registry: Registry::with_prefix("xdelay"),
+            captured: Family::default(),
+            released: Family::default(),
+            cancelled: Family::default(),
+            replaced: Family::default(),
+            dropped: Family::default(),
+            postponed: Family::default(),
+            buried: Family::default(),
+            recovered: Family::default(),
+            rolled_back: Family::default(),
+            late_settles: Family::default(),
+            lateness,
+            parked: Family::default(),
+            leased: Family::default(),
+            dead: Family::default(),
+            overdue: Family::default(),
+            due_in: Family::default(),
+            healthy: Family::default(),
+            reconnects: Family::default(),
+            of: Mutex::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    /// Names and explains each; a counter's name gets `_total` where it is shown.
+    fn register(&mut self) {
+        let to = &mut self.registry;
+        to.register("captured", "Messages taken in and made durable", self.captured.clone());
+        to.register("released", "Messages published and confirmed", self.released.clone());
+        to.register("cancelled", "Parked messages ended by a cancel", self.cancelled.clone());
+        to.register("replaced", "Parked messages replaced under their id", self.replaced.clone());
+        to.register("dropped", "Unroutable messages dropped, as configured", self.dropped.clone());
+        to.register("postponed", "Releases put off, by reason", self.postponed.clone());
+        to.register("buried", "Messages kept as dead, by reason", self.buried.clone());
+        to.register("recovered", "Messages of lost holders given back", self.recovered.clone());
+        let help = "Times the store answered an older state than before";
+        to.register("store_rolled_back", help, self.rolled_back.clone());
+        let help = "Releases whose lease had gone to another";
+        to.register("late_settles", help, self.late_settles.clone());
+        to.register("lateness_seconds", "Time of release minus due", self.lateness.clone());
+        to.register("parked", "Messages waiting for their due", self.parked.clone());
+        to.register("leased", "Messages being released", self.leased.clone());
+        to.register("dead", "Messages buried", self.dead.clone());
+        to.register("overdue", "Parked messages whose due has come", self.overdue.clone());
+        let help = "Parked messages with at most `le` seconds to their due";
+        to.register("due_in_seconds", help, self.due_in.clone());
+        to.register("healthy", "1 while a part is well, 0 while it is not", self.healthy.clone());
+        to.register("reconnects", "Connections made anew", self.reconnects.clone());
+    }
+
+    /// The counters of one destination.
+    pub fn of(&self, destination: &Destination) -> Arc<DestinationMetrics> {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let metrics = of.entry(destination.clone()).or_insert_with(|| {
+            let labels = labels(destination);
+            Arc::new(DestinationMetrics {
+                captured: self.captured.get_or_create(&labels).clone(),
+                released: self.released.get_or_create(&labels).clone(),
+                cancelled: self.cancelled.get_or_create(&labels).clone(),
+                replaced: self.replaced.get_or_create(&labels).clone(),
+                dropped: self.dropped.get_or_create(&labels).clone(),
+                recovered: self.recovered.get_or_create(&labels).clone(),
+                rolled_back: self.rolled_back.get_or_create(&labels).clone(),
+                late_settles: self.late_settles.get_or_create(&labels).clone(),
+                lateness: self.lateness.get_or_create(&labels).clone(),
+                postponed: self.postponed.clone(),
+                buried: self.buried.clone(),
+                labels,
+            })
+        });
+        Arc::clone(metrics)
+    }
+
+    /// A connection was made anew.
+    pub fn reconnected(&self, link: &str) {
+        self.reconnects.get_or_create(&vec![("link", link.to_owned())]).inc();
+    }
+
+    /// Shows what the store counted.
+    pub fn show_census(&self, destination: &Destination, census: &Census) {
+        let labels = labels(destination);
+        let set = |family: &Family<Labels, Gauge>, count: u64| {
+            family.get_or_create(&labels).set(count as i64);
+        };
+        set(&self.parked, census.parked);
+        set(&self.leased, census.leased);
+        set(&self.dead, census.dead);
+        set(&self.overdue, census.overdue);
+        let bounds = DUE_IN_BOUNDS_MS.iter().map(|ms| (ms / 1_000).to_string());
+        let within = census.due_within.iter().chain([&census.parked]);
+        for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(within) {
+            let mut labels = labels.clone();
+            labels.push(("le", bound));
+            self.due_in.get_or_create(&labels).set(*count as i64);
+        }
+    }
+
+    /// Shows the health of every part.
+    pub fn show_health(&self, findings: &[Finding]) {
+        self.healthy.clear();
+        for finding in findings {
+            let healthy = i64::from(finding.grade != Grade::Bad);
+            let labels = vec![("part", finding.subject.clone())];
+            self.healthy.get_or_create(&labels).set(healthy);
+        }
+    }
+
+    /// All of it in the text format of Prometheus.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+fn labels(destination: &Destination) -> Labels {
+    vec![
+        ("broker", destination.broker.as_str().to_owned()),
+        ("destination", destination.name.to_string()),
+    ]
+}
+
+/// What is counted for one destination.
+#[derive(Debug)]
+pub struct DestinationMetrics {
+    labels: Labels,
+    captured: Counter,
+    released: Counter,
+    cancelled: Counter,
+    replaced: Counter,
+    dropped: Counter,
+    recovered: Counter,
+    rolled_back: Counter,
+    late_settles: Counter,
+    lateness: Histogram,
+    postponed: Family<Labels, Counter>,
+    buried: Family<Labels, Counter>,
+}
+
+impl DestinationMetrics {
+    /// A capture was made durable, with this outcome.
+    pub fn captured(&self, outcome: Outcome) {
+        self.captured.inc();
+        match outcome {
+            Outcome::Replaced(_) | Outcome::ReplacedLeased(_) => drop(self.replaced.inc()),
+            Outcome::Cancelled | Outcome::CancelledLeased => drop(self.cancelled.inc()),
+            Outcome::Parked(_) | Outcome::Known | Outcome::Buried | Outcome::UnknownId => {}
+        }
+    }
+
+    /// A message was released, so many seconds after its due.
+    pub fn released(&self, lateness_seconds: f64) {
+        self.released.inc();
+        self.lateness.observe(lateness_seconds);
+    }
+
+    /// A message that no queue wanted was dropped, as configured.
+    pub fn dropped(&self) {
+        self.dropped.inc();
+    }
+
+    /// A message was put off.
+    pub fn postponed(&self, reason: &Reason) {
+        self.postponed.get_or_create(&self.with(reason.label())).inc();
+    }
+
+    /// A message was buried.
+    pub fn buried(&self, reason: &Reason) {
+        self.buried.get_or_create(&self.with(reason.label())).inc();
+    }
+
+    /// The store itself buried so many.
+    pub fn buried_by_store(&self, label: &str, count: u64) {
+        if count > 0 {
+            self.buried.get_or_create(&self.with(label)).inc_by(count);
+        }
+    }
+
+    /// Messages of lost holders were given back.
+    pub fn recovered(&self, count: u64) {
+        self.recovered.inc_by(count);
+    }
+
+    /// The store answered an older state than before.
+    pub fn rolled_back(&self) {
+        self.rolled_back.inc();
+    }
+
+    /// Releases whose lease had gone to another.
+    pub fn late_settles(&self, count: usize) {
+        self.late_settles.inc_by(count as u64);
+    }
+
+    fn with(&self, reason: &str) -> Labels {
+        let mut labels = self.labels.clone();
+        labels.push(("reason", reason.to_owned()));
+        labels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_contract() {
+        let metrics = Metrics::default();
+        let destination = Destination::amqp("orders");
+        let of = metrics.of(&destination);
+        of.captured(Outcome::Replaced(1));
+        of.released(0.004);
+        of.postponed(&Reason::new("unroutable", "x"));
+        of.buried(&Reason::new("invalid", "x"));
+        metrics.show_census(&destination, &Census { parked: 3, ..Census::default() });
+        let text = metrics.render();
+        let at = "broker=\"amqp\",destination=\"orders\"";
+        for line in [
+            format!("xdelay_captured_total{{{at}}} 1"),
+            format!("xdelay_replaced_total{{{at}}} 1"),
+            format!("xdelay_cancelled_total{{{at}}} 0"),
+            format!("xdelay_released_total{{{at}}} 1"),
+            format!("xdelay_postponed_total{{{at},reason=\"unroutable\"}} 1"),
+            format!("xdelay_buried_total{{{at},reason=\"invalid\"}} 1"),
+            format!("xdelay_lateness_seconds_bucket{{le=\"0.005\",{at}}} 1"),
+            format!("xdelay_parked{{{at}}} 3"),
+            format!("xdelay_leased{{{at}}} 0"),
+            format!("xdelay_dead{{{at}}} 0"),
+            format!("xdelay_overdue{{{at}}} 0"),
+            format!("xdelay_due_in_seconds{{{at},le=\"+Inf\"}} 3"),
+        ] {
+            assert!(text.contains(&line), "{line}\n{text}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What goes into the store, and what came of it.
+
+use crate::clock::UnixMs;
+use crate::delay::When;
+use crate::message::{Message, ProducerId, Reason, Uid};
+
+use super::proof::Secured;
+
+/// One step of a batch, applied in the order of capture.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// Park it; a message of the same producer's id before it is replaced.
+    Park {
+        /// What to park.
+        message: Message,
+        /// When it may be released.
+        when: When,
+        /// Comes first among equal dues when higher.
+        priority: u8,
+    },
+    /// Keep it as dead at once.
+    Bury {
+        /// What to keep.
+        message: Message,
+        /// Why it cannot be delayed.
+        reason: Reason,
+    },
+    /// End the message of this id. `uid` names the message that says so.
+    Cancel {
+        /// The capture that carries the cancel.
+        uid: Uid,
+        /// Which message to end.
+        id: ProducerId,
+    },
+}
+
+impl Entry {
+    /// The captured message that this entry stands for.
+    pub fn uid(&self) -> &Uid {
+        match self {
+            Self::Park { message, .. } | Self::Bury { message, .. } => &message.uid,
+            Self::Cancel { uid, .. } => uid,
+        }
+    }
+}
+
+/// What an entry did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Parked, due at this instant.
+    Parked(UnixMs),
+    /// Parked in place of an earlier message of the same id, which will not be released.
+    Replaced(UnixMs),
+    /// Parked in place of an earlier one that a replica was just releasing: possibly delivered.
+    ReplacedLeased(UnixMs),
+    /// It was there already.
+    Known,
+    /// Kept as dead.
+    Buried,
+    /// The parked message of this id is gone and will not be released.
+    Cancelled,
+    /// It is gone, but a replica was just releasing it: possibly delivered.
+    CancelledLeased,
+    /// No message of this id is parked: it was released, or never was.
+    UnknownId,
+}
+
+/// One entry's proof and outcome.
+#[derive(Debug)]
+pub struct Parking {
+    /// With this the capture may be acked.
+    pub proof: Secured,
+    /// What happened.
+    pub outcome: Outcome,
+}
+
+/// A batch's answer.
+#[derive(Debug)]
+#[must_use = "holds the proofs that captures are acked with"]
+pub struct Parkings {
+    /// For each entry, in order.
+    pub entries: Vec<Parking>,
+    /// The store's clock.
+    pub now: UnixMs,
+    /// The earliest due among what was parked: wakes a release loop that sleeps beyond it.
+    pub earliest_due: Option<UnixMs>,
+    /// The store answered a lower sequence than before: it was emptied or rolled back.
+    pub rolled_back: bool,
+}

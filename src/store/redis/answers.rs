@@ -1,0 +1,222 @@
+//! Reads what the scripts return. An answer of another shape than their headers promise is an
+//! error, never a guess.
+
+use bytes::Bytes;
+use redis::Value;
+
+use crate::clock::UnixMs;
+use crate::message::Uid;
+use crate::store::proof::{Buried, Parked as ParkedProof, Secured};
+use crate::store::{
+    Census, Claim, DUE_IN_BOUNDS_MS, Entry, Error, Lease, Outcome, Parking, Parkings, Recovery,
+    Ticket, Unreadable, envelope,
+};
+
+/// What `park` answers for one bucket.
+pub(super) struct Parked {
+    pub sequence: i64,
+    pub now: UnixMs,
+    earliest_due: Option<UnixMs>,
+    outcomes: Vec<Outcome>,
+}
+
+pub(super) fn parked(answer: Value, entries: usize) -> Result<Parked, Error> {
+    let mut items = array("park", answer)?.into_iter();
+    let mut number = || integer("park", items.next());
+    let (sequence, now, earliest) = (number()?, number()?, number()?);
+    let outcomes = items.map(outcome).collect::<Result<Vec<_>, _>>()?;
+    if outcomes.len() != entries {
+        let found = outcomes.len();
+        return Err(Error::Garbled(format!("park answered {found} of {entries} entries")));
+    }
+    Ok(Parked { sequence, now: now as UnixMs, earliest_due: due(earliest), outcomes })
+}
+
+fn outcome(value: Value) -> Result<Outcome, Error> {
+    let mut pair = array("park", value)?.into_iter();
+    let word = bytes("park", pair.next())?;
+    let due = integer("park", pair.next())? as UnixMs;
+    Ok(match &word[..] {
+        b"parked" => Outcome::Parked(due),
+        b"replaced" => Outcome::Replaced(due),
+        b"replaced-leased" => Outcome::ReplacedLeased(due),
+        b"known" => Outcome::Known,
+        b"buried" => Outcome::Buried,
+        b"cancelled" => Outcome::Cancelled,
+        b"cancelled-leased" => Outcome::CancelledLeased,
+        b"unknown" => Outcome::UnknownId,
+        other => {
+            let other = String::from_utf8_lossy(other);
+            return Err(Error::Garbled(format!("park answered `{other}`")));
+        }
+    })
+}
+
+/// Puts the answers of several buckets back into the order of the batch.
+pub(super) struct Merged {
+    outcomes: Vec<Option<Outcome>>,
+    now: UnixMs,
+    earliest_due: Option<UnixMs>,
+    rolled_back: bool,
+}
+
+impl Merged {
+    pub(super) fn new(entries: usize) -> Self {
+        Self { outcomes: vec![None; entries], now: 0, earliest_due: None, rolled_back: false }
+    }
+
+    pub(super) fn add(&mut self, places: &[usize], parked: Parked, rolled_back: bool) {
+        for (place, outcome) in places.iter().zip(parked.outcomes) {
+            self.outcomes[*place] = Some(outcome);
+        }
+        self.now = self.now.max(parked.now);
+        self.earliest_due = self.earliest_due.into_iter().chain(parked.earliest_due).min();
+        self.rolled_back |= rolled_back;
+    }
+
+    /// The one place where a proof that something is parked is made: each entry has an answer
+    /// from a script that ran, and whose barrier held.
+    pub(super) fn finish(self, batch: &[Entry]) -> Result<Parkings, Error> {
+        let entries = batch
+            .iter()
+            .zip(self.outcomes)
+            .map(|(entry, outcome)| {
+                let outcome =
+                    outcome.ok_or_else(|| Error::Garbled("park left an entry out".into()))?;
+                let uid = entry.uid().clone();
+                let proof = match entry {
+                    Entry::Bury { .. } => Secured::Buried(Buried::new(uid)),
+                    _ => Secured::Parked(ParkedProof::new(uid)),
+                };
+                Ok(Parking { proof, outcome })
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        Ok(Parkings {
+            entries,
+            now: self.now,
+            earliest_due: self.earliest_due,
+            rolled_back: self.rolled_back,
+        })
+    }
+}
+
+pub(super) fn claimed(answer: Value, token: &str, slice: u32) -> Result<Claim, Error> {
+    let mut items = array("claim", answer)?.into_iter();
+    let mut number = || integer("claim", items.next());
+    let (now, next, bodiless) = (number()?, number()?, number()?);
+    let mut claim = Claim {
+        leases: Vec::with_capacity(items.len()),
+        unreadable: Vec::new(),
+        bodiless: bodiless as u64,
+        now: now as UnixMs,
+        next_due: due(next),
+    };
+    for item in items {
+        let mut fields = array("claim", item)?.into_iter();
+        let uid = Uid::from_bytes(bytes("claim", fields.next())?);
+        let due = integer("claim", fields.next())? as UnixMs;
+        let attempts = integer("claim", fields.next())? as u32;
+        let packed = bytes("claim", fields.next())?;
+        match envelope::unpack(uid.clone(), packed) {
+            Ok(message) => {
+                let ticket = Ticket::new(uid, message.id.clone(), token.into(), slice);
+                claim.leases.push(Lease::new(message, due, attempts, ticket));
+            }
+            Err(fault) => {
+                let ticket = Ticket::new(uid, None, token.into(), slice);
+                claim.unreadable.push(Unreadable { ticket, fault });
+            }
+        }
+    }
+    Ok(claim)
+}
+
+/// Several buckets' claims as one, in order of due.
+pub(super) fn merge_claims(claims: Vec<Claim>) -> Result<Claim, Error> {
+    let several = claims.len() > 1;
+    let mut claims = claims.into_iter();
+    let mut merged =
+        claims.next().ok_or_else(|| Error::Garbled("a destination has no bucket".into()))?;
+    for claim in claims {
+        merged.leases.extend(claim.leases);
+        merged.unreadable.extend(claim.unreadable);
+        merged.bodiless += claim.bodiless;
+        merged.now = merged.now.max(claim.now);
+        merged.next_due = merged.next_due.into_iter().chain(claim.next_due).min();
+    }
+    if several {
+        merged.leases.sort_by_key(Lease::due);
+    }
+    Ok(merged)
+}
+
+/// How many of a concluding script's tickets still held their message.
+pub(super) fn held(answer: Value) -> Result<usize, Error> {
+    let items = array("conclude", answer)?;
+    Ok(items.iter().filter(|item| matches!(item, Value::Int(1))).count())
+}
+
+pub(super) fn recovered(answer: Value) -> Result<Recovery, Error> {
+    let mut items = array("recover", answer)?.into_iter();
+    Ok(Recovery {
+        recovered: integer("recover", items.next())? as u64,
+        buried: integer("recover", items.next())? as u64,
+    })
+}
+
+pub(super) fn census(answer: Value) -> Result<Census, Error> {
+    let mut items = array("census", answer)?.into_iter();
+    let mut number = || integer("census", items.next()).map(|number| number as u64);
+    let mut census = Census {
+        now: number()?,
+        parked: number()?,
+        leased: number()?,
+        dead: number()?,
+        overdue: number()?,
+        due_within: [0; DUE_IN_BOUNDS_MS.len()],
+    };
+    for within in &mut census.due_within {
+        *within = number()?;
+    }
+    Ok(census)
+}
+
+pub(super) fn add_census(sum: &mut Census, more: &Census) {
+    sum.now = sum.now.max(more.now);
+    sum.parked += more.parked;
+    sum.leased += more.leased;
+    sum.dead += more.dead;
+    sum.overdue += more.overdue;
+    for (sum, more) in sum.due_within.iter_mut().zip(more.due_within) {
+        *sum += more;
+    }
+}
+
+fn due(number: i64) -> Option<UnixMs> {
+    u64::try_from(number).ok()
+}
+
+fn array(script: &str, value: Value) -> Result<Vec<Value>, Error> {
+    match value {
+        Value::Array(items) => Ok(items),
+        other => Err(garbled(script, &other)),
+    }
+}
+
+fn integer(script: &str, value: Option<Value>) -> Result<i64, Error> {
+    match value {
+        Some(Value::Int(number)) => Ok(number),
+        other => Err(garbled(script, &other.unwrap_or(Value::Nil))),
+    }
+}
+
+fn bytes(script: &str, value: Option<Value>) -> Result<Bytes, Error> {
+    match value {
+        Some(Value::BulkString(bytes)) => Ok(bytes.into()),
+        other => Err(garbled(script, &other.unwrap_or(Value::Nil))),
+    }
+}
+
+fn garbled(script: &str, value: &Value) -> Error {
+    Error::Garbled(format!("{script} returned {value:?}"))
+}

@@ -1,0 +1,402 @@
+//! The store on Redis or Valkey.
+//!
+//! A destination's messages lie in one bucket ([`keys`]): sorted sets for what is parked, leased
+//! and dead, a hash of envelopes, and little else. Every change is one script on one bucket
+//! ([`scripts`]), so it happens whole or not at all, also when Redis is killed in the middle.
+//! Parks travel on a connection of their own, since a durability barrier (`WAITAOF`, `WAIT`)
+//! holds up whatever comes after it on the same one.
+
+mod answers;
+mod keys;
+mod link;
+mod scripts;
+mod server;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use redis::{Cmd, Pipeline, Value};
+
+use self::keys::{Bucket, Keys, listing, read_listing};
+use self::link::{Link, server_error, unavailable};
+use self::scripts::{Script, Scripts};
+use super::{
+    Census, Claim, DUE_IN_BOUNDS_MS, EXPIRIES_BEFORE_ALONE, Entry, Error, Limit, NotDone, Parkings,
+    Postponed, Recovery, Store, Ticket, envelope,
+};
+use crate::broker::Released;
+use crate::clock::{StoreClock, millis};
+use crate::config::Durability;
+use crate::delay::When;
+use crate::finding::Finding;
+use crate::message::{BrokerKind, Destination, ProducerId, Reason, Uid};
+
+/// Most messages one script call may conclude or recover: Lua cannot unpack many thousands, and
+/// a long script holds up everybody else.
+const CALL_MAX: usize = 500;
+
+/// How to reach a Redis, and how to lay messages out in it.
+#[derive(Clone)]
+pub struct Settings {
+    /// `redis://`, `rediss://` or `unix://`, secrets included.
+    pub url: String,
+    /// Prefix of every key.
+    pub namespace: String,
+    /// Buckets for each destination.
+    pub buckets: u32,
+    /// What must hold before a capture is acked.
+    pub durability: Durability,
+    /// For [`Durability::Replicas`].
+    pub min_replicas: u32,
+}
+
+/// Messages parked in Redis.
+pub struct RedisStore {
+    settings: Settings,
+    keys: Keys,
+    scripts: Scripts,
+    parks: Link,
+    rest: Link,
+    clock: Arc<StoreClock>,
+    /// Makes a claim's token unique: this process and a count.
+    process: Uid,
+    claims: AtomicU64,
+    /// The last sequence each bucket answered.
+    sequences: Mutex<HashMap<String, i64>>,
+}
+
+impl RedisStore {
+    /// Connects to nothing yet.
+    ///
+    /// # Errors
+    /// When the URL cannot be used.
+    pub fn new(settings: Settings, clock: Arc<StoreClock>) -> Result<Self, Error> {
+        Ok(Self {
+            keys: Keys::new(&settings.namespace, settings.buckets),
+            scripts: Scripts::new(),
+            parks: Link::new(&settings.url)?,
+            rest: Link::new(&settings.url)?,
+            clock,
+            process: Uid::fresh(),
+            claims: AtomicU64::new(0),
+            sequences: Mutex::default(),
+            settings,
+        })
+    }
+
+    fn token(&self) -> String {
+        let claim = self.claims.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{claim}", self.process)
+    }
+
+    fn buckets(&self, destination: &Destination) -> Vec<(u32, Bucket)> {
+        (0..self.keys.slices()).map(|slice| (slice, self.keys.bucket(destination, slice))).collect()
+    }
+
+    /// Parks the entries of one bucket; `places` says where each stands in the whole batch.
+    async fn park_slice(
+        &self,
+        bucket: Bucket,
+        entries: &[&Entry],
+    ) -> Result<(answers::Parked, bool), Error> {
+        let mut call = self.scripts.park.call(&[
+            &bucket.due,
+            &bucket.lease,
+            &bucket.dead,
+            &bucket.msg,
+            &bucket.meta,
+            &bucket.ids,
+            &bucket.seq,
+        ]);
+        for entry in entries {
+            push_entry(&mut call, entry);
+        }
+        let Settings { durability, min_replicas, .. } = self.settings;
+        let answer =
+            self.scripts.park.run_durably(&self.parks, call, durability, min_replicas).await?;
+        let parked = answers::parked(answer, entries.len())?;
+        self.clock.observe(parked.now);
+        let rolled_back = self.went_back(bucket.seq, parked.sequence);
+        Ok((parked, rolled_back))
+    }
+
+    /// Takes note of a bucket's sequence; true when it is lower than one seen before.
+    fn went_back(&self, bucket: String, sequence: i64) -> bool {
+        let mut sequences = self.sequences.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = sequences.insert(bucket, sequence);
+        last.is_some_and(|last| sequence <= last)
+    }
+
+    async fn claim_slice(&self, slice: u32, bucket: Bucket, limit: Limit) -> Result<Claim, Error> {
+        let token = self.token();
+        let mut call = self.scripts.claim.call(&[
+            &bucket.due,
+            &bucket.lease,
+            &bucket.dead,
+            &bucket.msg,
+            &bucket.meta,
+        ]);
+        call.arg(limit.messages.min(CALL_MAX))
+            .arg(limit.bytes)
+            .arg(millis(limit.lease))
+            .arg(&token)
+            .arg(EXPIRIES_BEFORE_ALONE);
+        let answer = self.scripts.claim.run(&self.rest, call).await?;
+        let claim = answers::claimed(answer, &token, slice)?;
+        self.clock.observe(claim.now);
+        Ok(claim)
+    }
+
+    /// Runs one concluding script over a batch, bucket by bucket, some hundred at a time.
+    async fn conclude<T: std::fmt::Debug>(
+        &self,
+        destination: &Destination,
+        batch: Vec<T>,
+        how: &Conclusion<'_, T>,
+    ) -> Result<usize, NotDone<T>> {
+        let mut held = 0;
+        for slice in 0..self.keys.slices() {
+            let bucket = self.keys.bucket(destination, slice);
+            let of_slice: Vec<&T> =
+                batch.iter().filter(|item| (how.ticket)(item).slice() == slice).collect();
+            for some in of_slice.chunks(CALL_MAX) {
+                let mut call = how.script.call(&(how.keys)(&bucket));
+                for item in some {
+                    let ticket = (how.ticket)(item);
+                    call.arg(ticket.uid().as_bytes()).arg(ticket.token());
+                    (how.args)(item, &mut call);
+                }
+                match how.script.run(&self.rest, call).await.and_then(answers::held) {
+                    Ok(count) => held += count,
+                    Err(source) => return Err(NotDone { source, batch }),
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// Stores a setting of the namespace once, and answers what is stored.
+    async fn fix(&self, field: &str, value: &str) -> Result<String, Error> {
+        let key = self.keys.namespace();
+        let mut pipeline = Pipeline::with_capacity(2);
+        pipeline.cmd("HSETNX").arg(&key).arg(field).arg(value);
+        pipeline.cmd("HGET").arg(&key).arg(field);
+        let answers = self.ask(&pipeline).await?;
+        match answers.into_iter().nth(1) {
+            Some(Value::BulkString(stored)) => Ok(String::from_utf8_lossy(&stored).into_owned()),
+            other => Err(Error::Garbled(format!("{field} of the namespace is {other:?}"))),
+        }
+    }
+
+    async fn ask(&self, pipeline: &Pipeline) -> Result<Vec<Value>, Error> {
+        let mut live = self.rest.live().await?;
+        let answers = self.rest.send(&mut live, pipeline).await?;
+        match answers.iter().find_map(server_error) {
+            Some(error) => Err(unavailable(&error)),
+            None => Ok(answers),
+        }
+    }
+}
+
+/// One of the scripts that end a lease: on which keys, and with what besides uid and token.
+struct Conclusion<'a, T> {
+    script: &'a Script,
+    keys: fn(&Bucket) -> Vec<&str>,
+    ticket: fn(&T) -> &Ticket,
+    args: fn(&T, &mut Cmd),
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn open(&self, destination: &Destination) -> Result<(), Error> {
+        let buckets = self.settings.buckets.to_string();
+        let laid_out = self.fix("buckets", &buckets).await?;
+        if laid_out != buckets {
+            return Err(Error::Foreign(format!(
+                "namespace `{}` was laid out with redis.buckets = {laid_out}, not {buckets}: set \
+                 it back, or choose another redis.namespace",
+                self.settings.namespace
+            )));
+        }
+        let mut add = Pipeline::with_capacity(1);
+        add.cmd("SADD").arg(self.keys.destinations()).arg(listing(destination));
+        self.ask(&add).await.map(drop)
+    }
+
+    async fn destinations(&self) -> Result<Vec<Destination>, Error> {
+        let mut members = Pipeline::with_capacity(1);
+        members.cmd("SMEMBERS").arg(self.keys.destinations());
+        let answer = self.ask(&members).await?.into_iter().next().unwrap_or(Value::Nil);
+        let names: Vec<String> = redis::from_redis_value(answer)
+            .map_err(|error| Error::Garbled(format!("destinations: {error}")))?;
+        let mut found: Vec<_> = names.iter().filter_map(|name| read_listing(name)).collect();
+        found.sort();
+        Ok(found)
+    }
+
+    async fn bind(&self, broker: BrokerKind, identity: &str) -> Result<(), Error> {
+        let field = format!("broker:{}", broker.as_str());
+        let bound = self.fix(&field, identity).await?;
+        if bound == identity {
+            return Ok(());
+        }
+        Err(Error::Foreign(format!(
+            "namespace `{}` parks for {bound}, and this broker is {identity}: choose another \
+             redis.namespace; if it is the same broker under a new name, run `HSET {} {field} \
+             {identity}` in Redis",
+            self.settings.namespace,
+            self.keys.namespace(),
+        )))
+    }
+
+    async fn park(&self, destination: &Destination, batch: &[Entry]) -> Result<Parkings, Error> {
+        let mut places: Vec<Vec<usize>> = vec![Vec::new(); self.keys.slices() as usize];
+        for (place, entry) in batch.iter().enumerate() {
+            places[self.keys.slice_of(entry) as usize].push(place);
+        }
+        let slices = self.buckets(destination).into_iter().zip(&places);
+        let calls = slices.filter(|(_, places)| !places.is_empty()).map(
+            |((_, bucket), places)| async move {
+                let entries: Vec<&Entry> = places.iter().map(|place| &batch[*place]).collect();
+                let answer = self.park_slice(bucket, &entries).await?;
+                Ok::<_, Error>((places, answer))
+            },
+        );
+        let mut merged = answers::Merged::new(batch.len());
+        for (places, (parked, rolled_back)) in try_join_all(calls).await? {
+            merged.add(places, parked, rolled_back);
+        }
+        merged.finish(batch)
+    }
+
+    async fn claim(&self, destination: &Destination, limit: Limit) -> Result<Claim, Error> {
+        let slices = self.keys.slices() as usize;
+        let limit = Limit {
+            messages: limit.messages.div_ceil(slices),
+            bytes: limit.bytes / slices as u64,
+            ..limit
+        };
+        let calls = self
+            .buckets(destination)
+            .into_iter()
+            .map(|(slice, bucket)| self.claim_slice(slice, bucket, limit));
+        let claims = try_join_all(calls).await?;
+        answers::merge_claims(claims)
+    }
+
+    async fn settle(
+        &self,
+        destination: &Destination,
+        batch: Vec<(Ticket, Released)>,
+    ) -> Result<usize, NotDone<(Ticket, Released)>> {
+        for (ticket, released) in &batch {
+            assert_eq!(ticket.uid(), released.uid(), "a release settles its own ticket");
+        }
+        let how = Conclusion {
+            script: &self.scripts.settle,
+            keys: |bucket| vec![&bucket.lease, &bucket.msg, &bucket.meta, &bucket.ids],
+            ticket: |(ticket, _): &(Ticket, Released)| ticket,
+            args: |(ticket, _), call| {
+                call.arg(ticket.id().map_or("", ProducerId::as_str));
+            },
+        };
+        self.conclude(destination, batch, &how).await
+    }
+
+    async fn postpone(
+        &self,
+        destination: &Destination,
+        batch: Vec<Postponed>,
+    ) -> Result<usize, NotDone<Postponed>> {
+        let how = Conclusion {
+            script: &self.scripts.postpone,
+            keys: |bucket| vec![&bucket.due, &bucket.lease, &bucket.meta],
+            ticket: |postponed: &Postponed| &postponed.ticket,
+            args: |postponed, call| {
+                call.arg(millis(postponed.wait)).arg(u8::from(postponed.counts));
+            },
+        };
+        self.conclude(destination, batch, &how).await
+    }
+
+    async fn bury(
+        &self,
+        destination: &Destination,
+        batch: Vec<(Ticket, Reason)>,
+    ) -> Result<usize, NotDone<(Ticket, Reason)>> {
+        let how = Conclusion {
+            script: &self.scripts.bury,
+            keys: |bucket| vec![&bucket.lease, &bucket.dead, &bucket.meta],
+            ticket: |(ticket, _): &(Ticket, Reason)| ticket,
+            args: |(_, reason), call| {
+                call.arg(reason.as_str());
+            },
+        };
+        self.conclude(destination, batch, &how).await
+    }
+
+    async fn recover(&self, destination: &Destination) -> Result<Recovery, Error> {
+        let mut sum = Recovery::default();
+        for (_, bucket) in self.buckets(destination) {
+            let mut call = self.scripts.recover.call(&[
+                &bucket.due,
+                &bucket.lease,
+                &bucket.dead,
+                &bucket.meta,
+            ]);
+            call.arg(CALL_MAX).arg(EXPIRIES_BEFORE_ALONE);
+            let found = answers::recovered(self.scripts.recover.run(&self.rest, call).await?)?;
+            sum.recovered += found.recovered;
+            sum.buried += found.buried;
+        }
+        Ok(sum)
+    }
+
+    async fn census(&self, destination: &Destination) -> Result<Census, Error> {
+        let mut sum = Census::default();
+        for (_, bucket) in self.buckets(destination) {
+            let mut call = self.scripts.census.call(&[&bucket.due, &bucket.lease, &bucket.dead]);
+            call.arg(&DUE_IN_BOUNDS_MS);
+            let found = answers::census(self.scripts.census.run(&self.rest, call).await?)?;
+            answers::add_census(&mut sum, &found);
+        }
+        Ok(sum)
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        let _ = self.rest.look().await;
+        match self.parks.look().await {
+            Ok(server) => server.findings(self.settings.durability, self.settings.min_replicas),
+            Err(error) => vec![Finding::bad("redis", error.to_string())],
+        }
+    }
+}
+
+fn push_entry(call: &mut Cmd, entry: &Entry) {
+    call.arg(match entry {
+        Entry::Park { when: When::At(_), .. } => "at",
+        Entry::Park { .. } => "in",
+        Entry::Bury { .. } => "bury",
+        Entry::Cancel { .. } => "cancel",
+    });
+    call.arg(entry.uid().as_bytes());
+    match entry {
+        Entry::Park { message, when, priority } => {
+            let time = match when {
+                When::AtOnce => 0,
+                When::In(ms) | When::At(ms) => *ms,
+            };
+            let id = message.id.as_ref().map_or("", ProducerId::as_str);
+            call.arg(id).arg(time).arg(priority).arg(&envelope::pack(message)[..]);
+        }
+        Entry::Bury { message, reason } => {
+            call.arg("").arg(reason.as_str()).arg("").arg(&envelope::pack(message)[..]);
+        }
+        Entry::Cancel { id, .. } => {
+            call.arg(id.as_str()).arg("").arg("").arg("");
+        }
+    }
+}
