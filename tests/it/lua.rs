@@ -1,0 +1,363 @@
+//! Each script alone: seeded, run, and the whole keyspace compared; run twice in succession, it
+//! leaves what running it once does.
+
+use std::collections::BTreeMap;
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisError, Value};
+
+use super::support::redis::{connection, keyspace};
+use super::support::{setting, unique};
+
+const GUARD: &str = include_str!("../../lua/guard.lua");
+
+macro_rules! script {
+    ($name:literal) => {
+        concat!(include_str!("../../lua/guard.lua"), include_str!(concat!("../../lua/", $name, ".lua")))
+    };
+}
+
+const PARK: (&str, &[&str]) =
+    (script!("park"), &["due", "lease", "dead", "msg", "meta", "ids", "seq"]);
+const CLAIM: (&str, &[&str]) = (script!("claim"), &["due", "lease", "dead", "msg", "meta"]);
+const SETTLE: (&str, &[&str]) = (script!("settle"), &["lease", "msg", "meta", "ids"]);
+const POSTPONE: (&str, &[&str]) = (script!("postpone"), &["due", "lease", "meta"]);
+const BURY: (&str, &[&str]) = (script!("bury"), &["lease", "dead", "meta"]);
+const RECOVER: (&str, &[&str]) = (script!("recover"), &["due", "lease", "dead", "meta"]);
+const CENSUS: (&str, &[&str]) = (script!("census"), &["due", "lease", "dead"]);
+
+/// A due that has come, and one that has not.
+const PAST: &str = "1000";
+const FUTURE: &str = "99999999999999";
+
+struct Bucket {
+    prefix: String,
+    redis: MultiplexedConnection,
+}
+
+impl Bucket {
+    async fn new() -> Self {
+        assert!(GUARD.contains("local function guard"));
+        let redis = connection(&setting("TEST_REDIS_URL")).await;
+        Self { prefix: format!("{}:{{b}}:", unique("lua")), redis }
+    }
+
+    async fn try_run(
+        &mut self,
+        (code, keys): (&str, &[&str]),
+        arguments: &[&str],
+    ) -> Result<Value, RedisError> {
+        let mut call = redis::cmd("EVAL");
+        call.arg(code).arg(keys.len());
+        for key in keys {
+            call.arg(format!("{}{key}", self.prefix));
+        }
+        call.arg(arguments).query_async(&mut self.redis).await
+    }
+
+    async fn run(&mut self, script: (&str, &[&str]), arguments: &[&str]) -> Value {
+        self.try_run(script, arguments).await.expect("the script runs")
+    }
+
+    /// Runs it twice; what is there after the second time is what was there after the first.
+    async fn run_twice(&mut self, script: (&str, &[&str]), arguments: &[&str]) -> Value {
+        let answer = self.run(script, arguments).await;
+        let once = self.state().await;
+        self.run(script, arguments).await;
+        let mut twice = self.state().await;
+        if let (Some(seq), Some(_)) = (once.get("seq"), twice.get("seq")) {
+            twice.insert("seq".into(), seq.clone());
+        }
+        assert_eq!(once, twice, "applied twice");
+        answer
+    }
+
+    async fn command(&mut self, command: &[&str]) {
+        let mut call = redis::cmd(command[0]);
+        call.arg(format!("{}{}", self.prefix, command[1])).arg(&command[2..]);
+        call.query_async::<Value>(&mut self.redis).await.expect("a command");
+    }
+
+    /// The keyspace, with every instant of this test replaced by `NOW`.
+    async fn state(&self) -> BTreeMap<String, String> {
+        let all = keyspace(&setting("TEST_REDIS_URL"), &self.prefix).await;
+        let tidy = |text: String| {
+            let words = text.split(' ').map(|word| match word.parse::<f64>() {
+                Ok(number) if (1.6e12..9e13).contains(&number) => "NOW",
+                _ => word,
+            });
+            words.collect::<Vec<_>>().join(" ")
+        };
+        all.into_iter().map(|(key, value)| (key, tidy(value))).collect()
+    }
+
+    async fn holds(&self, expected: &[(&str, &str)]) {
+        let expected: BTreeMap<String, String> =
+            expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let mut found = self.state().await;
+        found.remove("seq");
+        assert_eq!(found, expected);
+    }
+}
+
+fn park<'a>(uid: &'a str, id: &'a str, due: &'a str) -> Vec<&'a str> {
+    vec!["at", uid, id, due, "0", "body"]
+}
+
+/// `{outcome, due}` of each entry.
+fn outcomes(answer: &Value) -> Vec<String> {
+    let Value::Array(items) = answer else { panic!("{answer:?}") };
+    let word = |item: &Value| match item {
+        Value::Array(pair) => match &pair[0] {
+            Value::BulkString(word) => String::from_utf8_lossy(word).into_owned(),
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    items[3..].iter().map(word).collect()
+}
+
+#[tokio::test]
+async fn park_keeps_body_due_and_id() {
+    let mut bucket = Bucket::new().await;
+    let arguments = [park("u1", "order-1", FUTURE), park("u2", "", PAST)].concat();
+    let answer = bucket.run_twice(PARK, &arguments).await;
+    assert_eq!(outcomes(&answer), ["parked", "parked"]);
+    bucket
+        .holds(&[
+            ("due", "u2 1000 u1 99999999999999"),
+            ("ids", "order-1 u1"),
+            ("msg", "u1 body u2 body"),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn park_counts_a_delay_from_its_own_clock_and_rounds_up() {
+    let mut bucket = Bucket::new().await;
+    let before: (u64, u64) =
+        redis::cmd("TIME").query_async(&mut bucket.redis).await.expect("a time");
+    let answer = bucket.run(PARK, &["in", "u", "", "5000", "0", "b"]).await;
+    let Value::Array(items) = &answer else { panic!("{answer:?}") };
+    let (Value::Int(now), Value::Int(due)) = (&items[1], &items[2]) else { panic!("{answer:?}") };
+    assert_eq!(*due, now + 5_000);
+    let before_us = before.0 * 1_000_000 + before.1;
+    assert!(*due as u64 * 1_000 >= before_us + 5_000_000, "never early, not by a microsecond");
+}
+
+#[tokio::test]
+async fn park_applies_its_entries_in_order() {
+    let mut bucket = Bucket::new().await;
+    let cancel = vec!["cancel", "c", "order-1", "", "", ""];
+    let arguments = [
+        park("u1", "order-1", FUTURE),
+        park("u2", "order-1", FUTURE),
+        cancel.clone(),
+        cancel,
+        park("u3", "order-1", FUTURE),
+        vec!["bury", "u4", "", "x-delay is odd", "", "body"],
+    ]
+    .concat();
+    let answer = bucket.run(PARK, &arguments).await;
+    let expected = ["parked", "replaced", "cancelled", "unknown", "parked", "buried"];
+    assert_eq!(outcomes(&answer), expected);
+    bucket
+        .holds(&[
+            ("dead", "u4 NOW"),
+            ("due", "u3 99999999999999"),
+            ("ids", "order-1 u3"),
+            ("meta", "u4 - 0 NOW 0 x-delay is odd"),
+            ("msg", "u3 body u4 body"),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn park_puts_a_higher_priority_first_among_equal_dues_and_none_too_early() {
+    let mut bucket = Bucket::new().await;
+    let arguments =
+        [["at", "low", "", "5000", "0", "b"], ["at", "high", "", "5000", "255", "b"]].concat();
+    bucket.run(PARK, &arguments).await;
+    bucket.holds(&[("due", "high 4999.00390625 low 5000"), ("msg", "high b low b")]).await;
+}
+
+#[tokio::test]
+async fn park_tells_when_what_it_ends_is_just_being_released() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &[park("u1", "a", PAST), park("u2", "b", PAST)].concat()).await;
+    bucket.run(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
+    let arguments =
+        [park("u3", "a", FUTURE), vec!["cancel", "c", "b", "", "", ""]].concat();
+    let answer = bucket.run(PARK, &arguments).await;
+    assert_eq!(outcomes(&answer), ["replaced-leased", "cancelled-leased"]);
+    let settled = bucket.run(SETTLE, &["u1", "t1", "a", "u2", "t1", "b"]).await;
+    assert_eq!(settled, Value::Array(vec![Value::Int(0), Value::Int(0)]));
+    bucket.holds(&[("due", "u3 99999999999999"), ("ids", "a u3"), ("msg", "u3 body")]).await;
+}
+
+#[tokio::test]
+async fn claim_takes_what_is_due_and_says_when_the_next_is() {
+    let mut bucket = Bucket::new().await;
+    let arguments = [park("u1", "", PAST), park("u2", "", FUTURE)].concat();
+    bucket.run(PARK, &arguments).await;
+    let answer = bucket.run_twice(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
+    let Value::Array(items) = &answer else { panic!("{answer:?}") };
+    assert_eq!(items.len(), 4);
+    assert_eq!(items[1], Value::Int(99_999_999_999_999));
+    bucket
+        .holds(&[
+            ("due", "u2 99999999999999"),
+            ("lease", "u1 NOW"),
+            ("meta", "u1 t1 0 1000 0"),
+            ("msg", "u1 body u2 body"),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn claim_keeps_its_bounds_but_takes_one_at_least() {
+    let mut bucket = Bucket::new().await;
+    let arguments = [park("u1", "", PAST), park("u2", "", PAST), park("u3", "", PAST)].concat();
+    bucket.run(PARK, &arguments).await;
+    let taken = |answer: &Value| match answer {
+        Value::Array(items) => items.len() - 3,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(taken(&bucket.run(CLAIM, &["10", "1", "60000", "t1", "3"]).await), 1);
+    assert_eq!(taken(&bucket.run(CLAIM, &["1", "1000", "60000", "t2", "3"]).await), 1);
+    assert_eq!(taken(&bucket.run(CLAIM, &["10", "1000", "60000", "t3", "3"]).await), 1);
+}
+
+#[tokio::test]
+async fn claim_buries_what_has_no_body() {
+    let mut bucket = Bucket::new().await;
+    bucket.command(&["ZADD", "due", "1", "ghost"]).await;
+    bucket.run(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
+    bucket
+        .holds(&[("dead", "ghost NOW"), ("meta", "ghost - 0 1 0 its body is missing in the store")])
+        .await;
+}
+
+#[tokio::test]
+async fn settle_removes_everything_and_twice_is_once() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &park("u1", "a", PAST)).await;
+    bucket.run(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
+    let wrong = bucket.run(SETTLE, &["u1", "t0", "a"]).await;
+    assert_eq!(wrong, Value::Array(vec![Value::Int(0)]), "an old token changes nothing");
+    assert!(bucket.state().await.contains_key("lease"));
+    let right = bucket.run_twice(SETTLE, &["u1", "t1", "a"]).await;
+    assert_eq!(right, Value::Array(vec![Value::Int(1)]));
+    bucket.holds(&[]).await;
+}
+
+#[tokio::test]
+async fn postpone_keeps_the_due_and_counts() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &[park("u1", "", PAST), park("u2", "", PAST)].concat()).await;
+    bucket.run(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
+    let arguments = ["u1", "t1", "60000", "1", "u2", "t1", "0", "0"];
+    bucket.run_twice(POSTPONE, &arguments).await;
+    bucket
+        .holds(&[
+            ("due", "u2 1000 u1 NOW"),
+            ("meta", "u1 - 1 1000 0 u2 - 0 1000 0"),
+            ("msg", "u1 body u2 body"),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn bury_keeps_body_and_reason() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &park("u1", "a", PAST)).await;
+    bucket.run(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
+    bucket.run_twice(BURY, &["u1", "t1", "no queue wants it"]).await;
+    bucket
+        .holds(&[
+            ("dead", "u1 NOW"),
+            ("ids", "a u1"),
+            ("meta", "u1 - 0 1000 0 no queue wants it"),
+            ("msg", "u1 body"),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn recover_gives_back_expired_leases_only() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &park("u1", "", PAST)).await;
+    bucket.run(CLAIM, &["10", "1000", "0", "t1", "3"]).await;
+    bucket.run(PARK, &park("u2", "", PAST)).await;
+    bucket.run(CLAIM, &["10", "1000", "60000", "t2", "3"]).await;
+    bucket.run_twice(RECOVER, &["10", "3"]).await;
+    bucket
+        .holds(&[
+            ("due", "u1 1000"),
+            ("lease", "u2 NOW"),
+            ("meta", "u1 - 0 1000 1 u2 t2 0 1000 0"),
+            ("msg", "u1 body u2 body"),
+        ])
+        .await;
+}
+
+#[tokio::test]
+async fn recover_buries_what_ended_its_holder_when_it_was_alone() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &[park("bad", "", "1"), park("good", "", PAST)].concat()).await;
+    for claim in 0..3 {
+        bucket.run(CLAIM, &["1", "1000", "0", &format!("t{claim}"), "3"]).await;
+        bucket.run(RECOVER, &["10", "3"]).await;
+    }
+    // Three holders were lost: now it is claimed alone, however much a claim may take.
+    bucket.run(CLAIM, &["10", "1000", "0", "t9", "3"]).await;
+    assert!(bucket.state().await["due"].contains("good"), "its neighbour is left alone");
+    bucket.run(RECOVER, &["10", "3"]).await;
+    let state = bucket.state().await;
+    assert_eq!(state["dead"], "bad NOW");
+    assert!(state["meta"].contains("its holder was lost 4 times"), "{state:?}");
+}
+
+#[tokio::test]
+async fn census_counts_and_changes_nothing() {
+    let mut bucket = Bucket::new().await;
+    let entries = [park("u1", "", PAST), park("u2", "", PAST), park("u3", "", FUTURE)].concat();
+    bucket.run(PARK, &entries).await;
+    bucket.run(CLAIM, &["1", "1000", "60000", "t1", "3"]).await;
+    let answer = bucket.run_twice(CENSUS, &["1000", "99999999999999"]).await;
+    let Value::Array(items) = &answer else { panic!("{answer:?}") };
+    let counts: Vec<_> = [2, 1, 0, 1, 1, 2].map(Value::Int).into();
+    assert_eq!(items[1..], counts);
+}
+
+#[tokio::test]
+async fn no_script_writes_to_a_bucket_with_a_key_of_the_wrong_type() {
+    for (script, arguments) in [
+        (PARK, park("u", "", PAST)),
+        (CLAIM, vec!["1", "1", "1", "t", "3"]),
+        (SETTLE, vec!["u", "t", ""]),
+        (POSTPONE, vec!["u", "t", "0", "0"]),
+        (BURY, vec!["u", "t", "why"]),
+        (RECOVER, vec!["1", "3"]),
+    ] {
+        for key in script.1 {
+            let mut bucket = Bucket::new().await;
+            bucket.command(&["RPUSH", key, "planted"]).await;
+            let before = keyspace(&setting("TEST_REDIS_URL"), &bucket.prefix).await.len();
+            let error = bucket.try_run(script, &arguments).await.expect_err("refused");
+            assert_eq!(error.code(), Some("WRONGTYPE"), "{key}: {error}");
+            let after = keyspace(&setting("TEST_REDIS_URL"), &bucket.prefix).await.len();
+            assert_eq!(before, after);
+        }
+    }
+}
+
+#[tokio::test]
+async fn park_refuses_a_malformed_batch_whole() {
+    for bad in [["frob", "u", "", "1", "0", "b"], ["in", "u", "", "soon", "0", "b"]] {
+        let mut bucket = Bucket::new().await;
+        let arguments = [park("good", "", PAST), bad.to_vec()].concat();
+        assert!(bucket.try_run(PARK, &arguments).await.is_err());
+        bucket.holds(&[]).await;
+    }
+}

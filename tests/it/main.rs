@@ -1,0 +1,24 @@
+//! All integration tests, as one binary. They need the services that `make test` starts.
+//!
+//! | module | tests |
+//! | --- | --- |
+//! | `lua` | each script alone: seed, run, compare the whole keyspace |
+//! | `store_contract` | the promises of `Store`, on every store there is |
+//! | `broker_contract` | the promises of `Broker`, on every broker there is |
+//! | `loops` | intake, release and recover, with faults at exact moments |
+//! | `fidelity` | what a message looks like after it was held back |
+//! | `capture` | topology: declaring, checking, rescuing, setting aside |
+//! | `end_to_end` | the binary, a foreign client, a real broker and store |
+//! | `crash` | kill -9 of everything, under load |
+//! | `command` | `check`, `topology` and refusals, as an operator meets them |
+
+mod broker_contract;
+mod capture;
+mod command;
+mod crash;
+mod end_to_end;
+mod fidelity;
+mod loops;
+mod lua;
+mod store_contract;
+mod support;

@@ -1,0 +1,432 @@
+//! The promises of `Store`. Each test is one promise and runs on every store there is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use xdelay::broker::memory::MemoryBroker;
+use xdelay::broker::{Broker, Released};
+use xdelay::config::Durability;
+use xdelay::delay::When;
+use xdelay::message::{AmqpContent, BrokerKind, Content, Destination, Message, ProducerId, Reason, Uid};
+use xdelay::store::{
+    Claim, Entry, Error, Lease, Limit, Outcome, Parkings, Postponed, Recovery, Secured, Store,
+};
+
+use super::support::redis::{PrivateRedis, open, store, store_with};
+use super::support::{eventually, eventually_is, unique};
+
+fn orders() -> Destination {
+    Destination::amqp("orders")
+}
+
+pub fn message(id: Option<&str>, body: &str) -> Message {
+    Message {
+        uid: Uid::fresh(),
+        id: id.and_then(|id| ProducerId::new(id.as_bytes())),
+        delay_ms: Some(1),
+        content: Content::Amqp(AmqpContent {
+            routing_key: Bytes::from_static(b"eu.1"),
+            properties: Bytes::from_static(&[0, 0]),
+            body: Bytes::copy_from_slice(body.as_bytes()),
+        }),
+    }
+}
+
+pub fn park(message: Message, when: When) -> Entry {
+    Entry::Park { message, when, priority: 0 }
+}
+
+pub fn limit(messages: usize) -> Limit {
+    Limit { messages, bytes: 1 << 20, lease: Duration::from_secs(60) }
+}
+
+fn outcomes(parkings: &Parkings) -> Vec<Outcome> {
+    parkings.entries.iter().map(|parking| parking.outcome).collect()
+}
+
+fn bodies(claim: &Claim) -> Vec<String> {
+    let body = |lease: &Lease| {
+        let Content::Amqp(amqp) = &lease.message().content;
+        String::from_utf8_lossy(&amqp.body).into_owned()
+    };
+    claim.leases.iter().map(body).collect()
+}
+
+/// A release that a broker confirmed.
+async fn released(lease: &[Lease]) -> Vec<Released> {
+    let broker = MemoryBroker::new("orders");
+    let soon = Instant::now() + Duration::from_secs(1);
+    let outcomes = broker.release(&orders(), lease, soon).await;
+    outcomes.into_iter().map(|outcome| outcome.expect("released")).collect()
+}
+
+async fn settle(store: &dyn Store, claim: Claim) -> usize {
+    let proofs = released(&claim.leases).await;
+    let batch = claim.leases.into_iter().map(Lease::into_ticket).zip(proofs).collect();
+    store.settle(&orders(), batch).await.expect("settled")
+}
+
+#[tokio::test]
+async fn what_is_parked_is_claimed_when_it_is_due_and_not_before() {
+    let (store, _) = store();
+    let entry = park(message(None, "a"), When::In(300));
+    let parkings = store.park(&orders(), &[entry]).await.expect("parked");
+    let due = parkings.earliest_due.expect("a due");
+    assert_eq!(due, parkings.now + 300);
+    let early = store.claim(&orders(), limit(10)).await.expect("a claim");
+    assert!(early.is_empty());
+    assert_eq!(early.next_due, Some(due));
+    let claim = eventually("it is due", || async {
+        let claim = store.claim(&orders(), limit(10)).await.expect("a claim");
+        assert!(claim.is_empty() || claim.now >= due, "claimed before its due");
+        (!claim.is_empty()).then_some(claim)
+    })
+    .await;
+    assert_eq!(claim.leases[0].due(), due);
+    assert_eq!(settle(&*store, claim).await, 1);
+    let census = store.census(&orders()).await.expect("a census");
+    assert_eq!((census.parked, census.leased, census.dead), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn a_message_comes_back_as_it_went_in() {
+    let (store, _) = store();
+    let sent = Message { delay_ms: None, ..message(Some("ü/1"), "\u{0}body") };
+    let entry = park(sent.clone(), When::AtOnce);
+    let _ = store.park(&orders(), &[entry]).await.expect("parked");
+    let claim = store.claim(&orders(), limit(1)).await.expect("a claim");
+    assert_eq!(claim.leases[0].message(), &sent);
+}
+
+#[tokio::test]
+async fn order_is_by_due_then_priority_then_arrival() {
+    let (store, _) = store();
+    let entry = |body, at, priority| Entry::Park {
+        message: message(None, body),
+        when: When::At(at),
+        priority,
+    };
+    let batch = [
+        entry("d", 2_000, 0),
+        entry("b", 1_000, 0),
+        entry("c", 1_000, 0),
+        entry("a", 1_000, 9),
+        entry("e", 2_001, 255),
+    ];
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    let claim = store.claim(&orders(), limit(10)).await.expect("a claim");
+    assert_eq!(bodies(&claim), ["a", "b", "c", "d", "e"]);
+}
+
+#[tokio::test]
+async fn parking_a_uid_again_changes_nothing() {
+    let (store, _) = store();
+    let entry = park(message(Some("x"), "a"), When::At(1));
+    let batch = [entry];
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    let again = store.park(&orders(), &batch).await.expect("parked");
+    assert_eq!(outcomes(&again), [Outcome::Known]);
+    let claim = store.claim(&orders(), limit(10)).await.expect("a claim");
+    assert_eq!(claim.leases.len(), 1);
+}
+
+#[tokio::test]
+async fn an_id_replaces_and_cancels_in_order() {
+    let (store, _) = store();
+    let id = ProducerId::new(b"order-1").expect("an id");
+    let cancel = || Entry::Cancel { uid: Uid::fresh(), id: id.clone() };
+    let batch = [
+        park(message(Some("order-1"), "first"), When::At(1)),
+        park(message(Some("order-1"), "second"), When::At(1)),
+        park(message(Some("order-2"), "other"), When::At(2)),
+        cancel(),
+        cancel(),
+        park(message(Some("order-1"), "third"), When::At(3)),
+    ];
+    let parkings = store.park(&orders(), &batch).await.expect("parked");
+    let expected = [
+        Outcome::Parked(1),
+        Outcome::Replaced(1),
+        Outcome::Parked(2),
+        Outcome::Cancelled,
+        Outcome::UnknownId,
+        Outcome::Parked(3),
+    ];
+    assert_eq!(outcomes(&parkings), expected);
+    let claim = store.claim(&orders(), limit(10)).await.expect("a claim");
+    assert_eq!(bodies(&claim), ["other", "third"]);
+}
+
+#[tokio::test]
+async fn what_is_replaced_while_leased_is_said_and_its_ticket_is_void() {
+    let (store, _) = store();
+    let batch = [park(message(Some("a"), "old"), When::At(1))];
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    let claim = store.claim(&orders(), limit(10)).await.expect("a claim");
+    let batch = [park(message(Some("a"), "new"), When::At(2))];
+    let replaced = store.park(&orders(), &batch).await.expect("parked");
+    assert_eq!(outcomes(&replaced), [Outcome::ReplacedLeased(2)]);
+    assert_eq!(settle(&*store, claim).await, 0, "an old token changes nothing");
+    let claim = store.claim(&orders(), limit(10)).await.expect("a claim");
+    assert_eq!(bodies(&claim), ["new"]);
+}
+
+#[tokio::test]
+async fn a_proof_is_for_the_entry_it_answers() {
+    let (store, _) = store();
+    let reason = Reason::new("invalid", "x-delay is odd");
+    let buried = Entry::Bury { message: message(None, "b"), reason };
+    let batch = [park(message(None, "a"), When::In(1)), buried];
+    let parkings = store.park(&orders(), &batch).await.expect("parked");
+    for (entry, parking) in batch.iter().zip(&parkings.entries) {
+        assert_eq!(parking.proof.uid(), entry.uid());
+    }
+    assert!(matches!(parkings.entries[0].proof, Secured::Parked(_)));
+    assert!(matches!(parkings.entries[1].proof, Secured::Buried(_)));
+    let census = store.census(&orders()).await.expect("a census");
+    assert_eq!((census.parked, census.dead), (1, 1));
+}
+
+#[tokio::test]
+async fn postponing_counts_if_told_to_and_keeps_the_due() {
+    let (store, _) = store();
+    let batch = [park(message(None, "a"), When::At(5))];
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    for (counts, attempts) in [(true, 1), (false, 1), (true, 2)] {
+        let claim = store.claim(&orders(), limit(1)).await.expect("a claim");
+        let ticket = claim.leases.into_iter().next().expect("a lease").into_ticket();
+        let reason = Reason::new("test", "not now");
+        let postponed = Postponed { ticket, wait: Duration::ZERO, counts, reason };
+        assert_eq!(store.postpone(&orders(), vec![postponed]).await.expect("postponed"), 1);
+        let claim = store.claim(&orders(), limit(1)).await.expect("a claim");
+        assert_eq!((claim.leases[0].attempts(), claim.leases[0].due()), (attempts, 5));
+        let ticket = claim.leases.into_iter().next().expect("a lease").into_ticket();
+        let reason = Reason::new("test", "back");
+        let back = Postponed { ticket, wait: Duration::ZERO, counts: false, reason };
+        let _ = store.postpone(&orders(), vec![back]).await.expect("postponed");
+    }
+}
+
+#[tokio::test]
+async fn what_is_postponed_waits() {
+    let (store, _) = store();
+    let batch = [park(message(None, "a"), When::At(5))];
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    let claim = store.claim(&orders(), limit(1)).await.expect("a claim");
+    let ticket = claim.leases.into_iter().next().expect("a lease").into_ticket();
+    let wait = Duration::from_secs(60);
+    let reason = Reason::new("test", "later");
+    let postponed = Postponed { ticket, wait, counts: true, reason };
+    let _ = store.postpone(&orders(), vec![postponed]).await.expect("postponed");
+    let claim = store.claim(&orders(), limit(1)).await.expect("a claim");
+    assert!(claim.is_empty());
+    assert!(claim.next_due.expect("parked") >= claim.now + 59_000);
+}
+
+#[tokio::test]
+async fn what_is_buried_stays_and_is_not_claimed() {
+    let (store, _) = store();
+    let batch = [park(message(None, "a"), When::At(5))];
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    let claim = store.claim(&orders(), limit(1)).await.expect("a claim");
+    let ticket = claim.leases.into_iter().next().expect("a lease").into_ticket();
+    let reason = Reason::new("refused", "never");
+    assert_eq!(store.bury(&orders(), vec![(ticket, reason)]).await.expect("buried"), 1);
+    let claim = store.claim(&orders(), limit(1)).await.expect("a claim");
+    assert!(claim.is_empty());
+    assert_eq!(store.census(&orders()).await.expect("a census").dead, 1);
+}
+
+#[tokio::test]
+async fn a_lost_lease_is_recovered_by_any_replica_and_the_old_ticket_is_void() {
+    let (store, settings) = store();
+    let other = open(&settings);
+    let batch = [park(message(None, "a"), When::At(5))];
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    let short = Limit { lease: Duration::from_millis(100), ..limit(10) };
+    let lost = store.claim(&orders(), short).await.expect("a claim");
+    assert_eq!(lost.leases.len(), 1);
+    eventually_is(Recovery { recovered: 1, buried: 0 }, || async {
+        other.recover(&orders()).await.expect("recovered")
+    })
+    .await;
+    let claim = other.claim(&orders(), limit(10)).await.expect("a claim");
+    assert_eq!(claim.leases[0].due(), 5);
+    assert_eq!(settle(&*store, lost).await, 0, "the first holder came too late");
+    assert_eq!(settle(&*other, claim).await, 1);
+}
+
+#[tokio::test]
+async fn two_replicas_never_hold_the_same_message() {
+    let (store, settings) = store();
+    let other = open(&settings);
+    let batch: Vec<_> =
+        (0..400).map(|n| park(message(None, &n.to_string()), When::At(1))).collect();
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..4 {
+        let to = orders();
+        let (a, b) = tokio::join!(store.claim(&to, limit(50)), other.claim(&to, limit(50)));
+        for claim in [a.expect("a claim"), b.expect("a claim")] {
+            for lease in claim.leases {
+                assert!(seen.insert(lease.message().uid.clone()), "claimed twice");
+            }
+        }
+    }
+    assert_eq!(seen.len(), 400);
+}
+
+#[tokio::test]
+async fn several_buckets_keep_ids_together_and_order_of_due() {
+    let (store, settings) = store_with(4);
+    store.open(&orders()).await.expect("opened");
+    let batch: Vec<_> = (0..40)
+        .map(|n| park(message(Some(&format!("id-{n}")), &n.to_string()), When::At(n)))
+        .collect();
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    let cancels: Vec<_> = (0..20)
+        .map(|n| {
+            let id = ProducerId::new(format!("id-{n}").as_bytes()).expect("an id");
+            Entry::Cancel { uid: Uid::fresh(), id }
+        })
+        .collect();
+    let cancelled = store.park(&orders(), &cancels).await.expect("cancelled");
+    assert!(outcomes(&cancelled).iter().all(|outcome| *outcome == Outcome::Cancelled));
+    let claim = store.claim(&orders(), limit(400)).await.expect("a claim");
+    let expected: Vec<_> = (20..40).map(|n| n.to_string()).collect();
+    assert_eq!(bodies(&claim), expected);
+    assert_eq!(settle(&*store, claim).await, 20);
+    let other = xdelay::store::redis::Settings { buckets: 2, ..settings };
+    let refused = open(&other).open(&orders()).await.expect_err("another layout");
+    assert!(refused.to_string().contains("redis.buckets = 4"), "{refused}");
+}
+
+#[tokio::test]
+async fn destinations_are_remembered_and_a_namespace_belongs_to_one_broker() {
+    let (store, settings) = store();
+    let odd = Destination::amqp("a:{b}");
+    store.open(&orders()).await.expect("opened");
+    store.open(&odd).await.expect("opened");
+    let other = open(&settings);
+    assert_eq!(other.destinations().await.expect("known"), [odd, orders()]);
+    other.bind(BrokerKind::Amqp, "cluster a").await.expect("the first");
+    store.bind(BrokerKind::Amqp, "cluster a").await.expect("the same");
+    let refused = store.bind(BrokerKind::Amqp, "cluster b").await.expect_err("another");
+    assert!(matches!(refused, Error::Foreign(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn census_is_of_all_states_and_times_to_due() {
+    let (store, _) = store();
+    let batch = [
+        park(message(None, "a"), When::At(1)),
+        park(message(None, "b"), When::In(5_000)),
+        park(message(None, "c"), When::In(500_000)),
+    ];
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    let census = store.census(&orders()).await.expect("a census");
+    assert_eq!((census.parked, census.overdue), (3, 1));
+    assert_eq!(census.due_within[..4], [1, 2, 2, 3]);
+}
+
+// What follows is of Redis alone.
+
+fn private_store(redis: &PrivateRedis) -> Arc<xdelay::store::redis::RedisStore> {
+    let settings = xdelay::store::redis::Settings {
+        url: redis.url(),
+        namespace: unique("own"),
+        buckets: 1,
+        durability: Durability::Local,
+        min_replicas: 0,
+    };
+    open(&settings)
+}
+
+#[tokio::test]
+async fn redis_that_forgot_its_scripts_is_told_again() {
+    let redis = PrivateRedis::start(&[]);
+    let store = private_store(&redis);
+    let _ = store.park(&orders(), &[park(message(None, "a"), When::At(1))]).await.expect("parked");
+    let mut connection = super::support::redis::connection(&redis.url()).await;
+    let flush: String =
+        redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut connection).await.expect("flushed");
+    assert_eq!(flush, "OK");
+    let _ = store.park(&orders(), &[park(message(None, "b"), When::At(2))]).await.expect("parked");
+    let claim = store.claim(&orders(), limit(10)).await.expect("a claim");
+    assert_eq!(bodies(&claim), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn redis_that_was_killed_has_everything_it_answered() {
+    let redis = PrivateRedis::start(&[]);
+    let store = private_store(&redis);
+    let batch: Vec<_> = (0..100).map(|n| park(message(None, &n.to_string()), When::At(n))).collect();
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    redis.kill();
+    let started = Instant::now();
+    let away = store.claim(&orders(), limit(10)).await.expect_err("it is away");
+    assert!(matches!(away, Error::Unavailable(_)), "{away}");
+    assert!(started.elapsed() < Duration::from_secs(15), "a call is bounded in time");
+    redis.start_again(&[]);
+    let claim = eventually("Redis is back", || async { store.claim(&orders(), limit(500)).await.ok() });
+    assert_eq!(claim.await.leases.len(), 100);
+}
+
+#[tokio::test]
+async fn redis_that_was_emptied_is_noticed() {
+    let redis = PrivateRedis::start(&[]);
+    let store = private_store(&redis);
+    let entries = || [park(message(None, "a"), When::In(60_000))];
+    let _ = store.park(&orders(), &entries()).await.expect("parked");
+    let second = store.park(&orders(), &entries()).await.expect("parked");
+    assert!(!second.rolled_back);
+    let mut connection = super::support::redis::connection(&redis.url()).await;
+    let _: String = redis::cmd("FLUSHALL").query_async(&mut connection).await.expect("flushed");
+    let third = store.park(&orders(), &entries()).await.expect("parked");
+    assert!(third.rolled_back);
+}
+
+#[tokio::test]
+async fn redis_without_a_synced_file_parks_nothing_unless_told_to() {
+    for (arguments, says) in [
+        (vec!["--appendonly", "no"], "appendonly yes"),
+        (vec!["--appendfsync", "everysec"], "appendfsync"),
+    ] {
+        let redis = PrivateRedis::start(&arguments);
+        let store = private_store(&redis);
+        let found = store.check().await;
+        let bad = found.iter().find(|finding| finding.subject == "redis durability");
+        let bad = bad.expect("a finding");
+        if says == "appendfsync" && !bad.detail.contains(says) {
+            // Redis 7.2 and later can be waited for instead.
+            assert!(bad.detail.contains("WAITAOF"), "{bad}");
+            continue;
+        }
+        assert!(bad.detail.contains(says), "{bad}");
+        let entry = park(message(None, "a"), When::In(1));
+        let refused = store.park(&orders(), &[entry]).await.expect_err("not durable");
+        assert!(matches!(refused, Error::NotDurable(_)), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn redis_out_of_memory_parks_nothing_but_drains() {
+    let redis = PrivateRedis::start(&[]);
+    let store = private_store(&redis);
+    let batch: Vec<_> = (0..50).map(|n| park(message(None, &n.to_string()), When::At(n))).collect();
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    let mut connection = super::support::redis::connection(&redis.url()).await;
+    let set: String = redis::cmd("CONFIG")
+        .arg(&["SET", "maxmemory", "1mb"])
+        .query_async(&mut connection)
+        .await
+        .expect("set");
+    assert_eq!(set, "OK");
+    let entry = park(message(None, &"x".repeat(10_000)), When::In(1));
+    let refused = store.park(&orders(), &[entry]).await.expect_err("out of memory");
+    assert!(refused.to_string().contains("OOM"), "{refused}");
+    let claim = store.claim(&orders(), limit(500)).await.expect("a claim");
+    assert_eq!(claim.leases.len(), 50);
+    assert_eq!(settle(&*store, claim).await, 50);
+}

@@ -1,0 +1,67 @@
+//! What tests share: services, names of their own, and waiting for a state.
+
+pub mod rabbit;
+pub mod raw_publisher;
+pub mod redis;
+pub mod sidecar;
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that a test waits for.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A setting that `dev/services run` gives to tests.
+pub fn setting(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: run `make test`, or `dev/services up` and `dev/services run main cargo test`")
+    })
+}
+
+/// A name that no other test has.
+pub fn unique(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{what}-{}-{count}", std::process::id())
+}
+
+/// A port that is free now.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// Waits until `look` answers something, and gives that.
+pub async fn eventually<T, F, W>(what: &str, mut look: F) -> T
+where
+    F: FnMut() -> W,
+    W: Future<Output = Option<T>>,
+{
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited {PATIENCE:?} in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until `look` answers what is expected; shows the last answer when it never does.
+pub async fn eventually_is<T, F, W>(expected: T, mut look: F)
+where
+    T: PartialEq + Debug,
+    F: FnMut() -> W,
+    W: Future<Output = T>,
+{
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let found = look().await;
+        if found == expected {
+            return;
+        }
+        assert!(Instant::now() < end, "waited {PATIENCE:?} for {expected:?}, it stays {found:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,159 @@
+//! RabbitMQ for tests: a client that is not xdelay's, and the node under its control.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use lapin::message::Delivery;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, ConfirmSelectOptions,
+    ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions,
+};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer, ExchangeKind};
+use tokio::time::timeout;
+
+use super::{PATIENCE, setting, unique};
+
+/// A connection with one confirming channel.
+pub struct Rabbit {
+    pub connection: Connection,
+    pub channel: Channel,
+}
+
+impl Rabbit {
+    pub async fn connect() -> Self {
+        Self::connect_to(&setting("TEST_AMQP_URL")).await
+    }
+
+    pub async fn connect_to(url: &str) -> Self {
+        let connection = Connection::connect(url, ConnectionProperties::default());
+        let connection = connection.await.expect("RabbitMQ answers");
+        let channel = connection.create_channel().await.expect("a channel");
+        channel.confirm_select(ConfirmSelectOptions::default()).await.expect("confirms");
+        Self { connection, channel }
+    }
+
+    /// A durable topic exchange with a durable queue that gets everything; both share a new name.
+    pub async fn destination(&self) -> String {
+        let name = unique("orders");
+        self.declare_exchange(&name).await;
+        self.declare_queue(&name).await;
+        name
+    }
+
+    pub async fn declare_exchange(&self, name: &str) {
+        let options = ExchangeDeclareOptions { durable: true, ..Default::default() };
+        let kind = ExchangeKind::Topic;
+        let declare = self.channel.exchange_declare(name.into(), kind, options, table([]));
+        declare.await.expect("an exchange");
+    }
+
+    /// A queue named like the exchange, bound to all of it.
+    pub async fn declare_queue(&self, name: &str) {
+        let options = QueueDeclareOptions { durable: true, ..Default::default() };
+        self.channel.queue_declare(name.into(), options, table([])).await.expect("a queue");
+        let bind = QueueBindOptions::default();
+        let bound = self.channel.queue_bind(name.into(), name.into(), "#".into(), bind, table([]));
+        bound.await.expect("a binding");
+    }
+
+    pub async fn delete_queue(&self, name: &str) {
+        let options = QueueDeleteOptions::default();
+        self.channel.queue_delete(name.into(), options).await.expect("deleted");
+    }
+
+    /// Publishes and waits for the confirm; panics when it comes back.
+    pub async fn publish(&self, exchange: &str, properties: BasicProperties, body: &[u8]) {
+        self.publish_with_key(exchange, "key", properties, body).await;
+    }
+
+    pub async fn publish_with_key(
+        &self,
+        exchange: &str,
+        key: &str,
+        properties: BasicProperties,
+        body: &[u8],
+    ) {
+        let options = BasicPublishOptions { mandatory: true, immediate: false };
+        let publish =
+            self.channel.basic_publish(exchange.into(), key.into(), options, body, properties);
+        let confirm = publish.await.expect("published").await.expect("confirmed");
+        assert!(confirm.is_ack() && confirm.take_message().is_none(), "it came back");
+    }
+
+    pub async fn consume(&self, queue: &str) -> Inbox {
+        let consume = self.channel.basic_consume(
+            queue.into(),
+            ShortString::from(""),
+            BasicConsumeOptions::default(),
+            table([]),
+        );
+        Inbox { consumer: consume.await.expect("a consumer") }
+    }
+
+    /// Ready messages of a queue.
+    pub async fn ready(&self, queue: &str) -> u32 {
+        let passive = QueueDeclareOptions { passive: true, ..Default::default() };
+        let channel = self.connection.create_channel().await.expect("a channel");
+        let queue = channel.queue_declare(queue.into(), passive, table([])).await;
+        queue.map_or(0, |queue| queue.message_count())
+    }
+}
+
+/// What a consumer gets.
+pub struct Inbox {
+    consumer: Consumer,
+}
+
+impl Inbox {
+    /// The next message, acked.
+    pub async fn next(&mut self) -> Delivery {
+        self.next_within(PATIENCE).await.expect("a message in time")
+    }
+
+    /// The next message, if one comes in time.
+    pub async fn next_within(&mut self, wait: Duration) -> Option<Delivery> {
+        let delivery = timeout(wait, self.consumer.next()).await.ok()?;
+        let delivery = delivery.expect("still consuming").expect("a delivery");
+        delivery.acker.ack(BasicAckOptions::default()).await.expect("acked");
+        Some(delivery)
+    }
+}
+
+/// A header table.
+pub fn table<const N: usize>(pairs: [(&str, AMQPValue); N]) -> FieldTable {
+    let pairs = pairs.into_iter().map(|(key, value)| (ShortString::from(key), value));
+    FieldTable::from(pairs.collect::<BTreeMap<_, _>>())
+}
+
+/// Properties of a message with these headers.
+pub fn headers<const N: usize>(pairs: [(&str, AMQPValue); N]) -> BasicProperties {
+    BasicProperties::default().with_headers(table(pairs)).with_delivery_mode(2)
+}
+
+pub fn text(text: &str) -> AMQPValue {
+    AMQPValue::LongString(text.into())
+}
+
+/// A header of a delivery.
+pub fn header(delivery: &Delivery, name: &str) -> Option<AMQPValue> {
+    delivery.properties.headers().as_ref()?.inner().get(name).cloned()
+}
+
+/// `rabbitmqctl` on the node under test.
+pub fn control(arguments: &[&str]) -> String {
+    node("ctl", arguments)
+}
+
+/// `dev/rabbitmq VERB NODE arguments...`
+pub fn node(verb: &str, arguments: &[&str]) -> String {
+    let script = format!("{}/rabbitmq", setting("TEST_DEV"));
+    let name = setting("TEST_RABBITMQ_NODE");
+    let output = Command::new(script).arg(verb).arg(name).args(arguments).output();
+    let output = output.expect("dev/rabbitmq runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "dev/rabbitmq {verb} {arguments:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,149 @@
+//! The `xdelay` binary, as an operator runs it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{eventually, free_port, setting, unique};
+
+/// A running or stopped xdelay with settings of its own; killed when dropped.
+pub struct Sidecar {
+    settings: Vec<(String, String)>,
+    child: Option<Child>,
+    port: u16,
+    log: PathBuf,
+}
+
+impl Sidecar {
+    /// For these exchanges, on the services under test, in a namespace of its own.
+    pub fn new(exchanges: &[&str]) -> Self {
+        let port = free_port();
+        let log = std::env::temp_dir().join(format!("{}.log", unique("xdelay")));
+        let mut sidecar = Self { settings: Vec::new(), child: None, port, log };
+        sidecar.set("AMQP__URL", &setting("TEST_AMQP_URL"));
+        sidecar.set("AMQP__EXCHANGES", &exchanges.join(","));
+        sidecar.set("REDIS__URL", &setting("TEST_REDIS_URL"));
+        sidecar.set("REDIS__NAMESPACE", &unique("side"));
+        sidecar.set("ADMIN__LISTEN", &format!("127.0.0.1:{port}"));
+        sidecar
+    }
+
+    /// Sets `XDELAY_<name>`.
+    pub fn set(&mut self, name: &str, value: &str) {
+        let name = format!("XDELAY_{name}");
+        self.settings.retain(|(known, _)| *known != name);
+        self.settings.push((name, value.to_owned()));
+    }
+
+    /// Another replica of the same.
+    pub fn twin(&self) -> Self {
+        let port = free_port();
+        let log = std::env::temp_dir().join(format!("{}.log", unique("xdelay")));
+        let mut twin = Self { settings: self.settings.clone(), child: None, port, log };
+        twin.set("ADMIN__LISTEN", &format!("127.0.0.1:{port}"));
+        twin
+    }
+
+    pub fn spawn(&mut self) {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log);
+        let child = self.command("run").stderr(log.expect("a log")).spawn();
+        self.child = Some(child.expect("xdelay starts"));
+    }
+
+    /// Starts it and waits until it is ready.
+    pub async fn start(&mut self) {
+        self.spawn();
+        self.ready().await;
+    }
+
+    pub async fn ready(&self) {
+        eventually("xdelay is ready", || async {
+            let (status, body) = self.get("/ready")?;
+            if status != 200 && std::env::var("TEST_LOUD").is_ok() {
+                eprintln!("{body}");
+            }
+            (status == 200).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until `/ready` fails and says this.
+    pub async fn unready_saying(&self, what: &str) -> String {
+        eventually(&format!("/ready fails with `{what}`"), || async {
+            let (status, body) = self.get("/ready")?;
+            (status == 503 && body.contains(what)).then_some(body)
+        })
+        .await
+    }
+
+    /// A gauge or counter, summed over its labels.
+    pub fn metric(&self, name: &str) -> f64 {
+        let (_, body) = self.get("/metrics").expect("metrics");
+        let ours = body.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        ours.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    /// `None` when nobody listens.
+    pub fn get(&self, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let status = answer.split(' ').nth(1)?.parse().ok()?;
+        Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
+    }
+
+    /// Runs another sub-command to its end.
+    pub fn output(&self, command: &str) -> Output {
+        self.command(command).output().expect("xdelay runs")
+    }
+
+    /// `kill -9`
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("killed");
+            child.wait().expect("gone");
+        }
+    }
+
+    /// SIGTERM; answers whether it ended well.
+    pub async fn stop(&mut self) -> bool {
+        let mut child = self.child.take().expect("running");
+        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+        kill(pid, Signal::SIGTERM).expect("signalled");
+        let ended = eventually("it stops", || {
+            let ended = child.try_wait().expect("a status");
+            async move { ended }
+        });
+        ended.await.success()
+    }
+
+    /// All it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    fn command(&self, sub: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xdelay"));
+        command.arg(sub).env_clear().envs(self.settings.iter().cloned());
+        command.current_dir(std::env::temp_dir());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            eprintln!("--- log of xdelay ---\n{}", self.log());
+        }
+        let _ = std::fs::remove_file(&self.log);
+    }
+}
