@@ -14,15 +14,14 @@ pub struct Health {
     parts: Mutex<BTreeMap<String, Finding>>,
 }
 
-/// The part that is bad until all is open.
+/// The part that is bad until the store is open and the broker known.
 pub const START: &str = "start";
 
 impl Health {
-    /// Not ready before somebody reports [`START`] as good.
-    pub fn starting() -> Self {
-        let health = Self::default();
-        health.parts().insert(START.to_owned(), Finding::bad(START, "starting"));
-        health
+    /// Not ready before this part has reported that it is well; says nothing in the log.
+    pub fn expect(&self, subject: &str) {
+        let starting = Finding::bad(subject, "starting");
+        self.parts().entry(subject.to_owned()).or_insert(starting);
     }
 
     /// Takes note of a finding, and logs it when it differs in grade from the one before.
@@ -68,6 +67,16 @@ fn log(finding: &Finding, before: Option<Grade>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_expected_part_is_waited_for() {
+        let health = Health::default();
+        health.expect(START);
+        assert!(!health.is_ready());
+        health.report(Finding::good(START, "open"));
+        health.expect(START);
+        assert!(health.is_ready());
+    }
 
     #[test]
     fn one_bad_part_makes_it_unready_until_it_says_that_it_is_well() {

@@ -11,7 +11,7 @@ use crate::broker::amqp::AmqpBroker;
 use crate::clock::StoreClock;
 use crate::config::Config;
 use crate::destinations::Destinations;
-use crate::health::Health;
+use crate::health::{Health, START};
 use crate::metrics::Metrics;
 use crate::release::{self, Limiter};
 use crate::store::Store;
@@ -35,7 +35,8 @@ impl Parts {
     /// When the store's address cannot be used.
     pub fn new(config: &Config) -> anyhow::Result<Self> {
         let clock = Arc::new(StoreClock::new());
-        let health = Arc::new(Health::starting());
+        let health = Arc::new(Health::default());
+        health.expect(START);
         let metrics = Arc::new(Metrics::default());
         let store: Arc<dyn Store> = Arc::new(redis_store(config, &clock)?);
         let broker: Arc<dyn Broker> =

@@ -10,7 +10,7 @@ pub(super) enum Format {
     /// rabbitmqadmin and rabbitmqctl commands
     #[default]
     Commands,
-    /// A definitions file for `rabbitmqctl import_definitions`
+    /// A definitions file, to load at boot or import over the management API
     Definitions,
 }
 

@@ -1,1 +1,315 @@
+//! How messages are captured: what must stand in RabbitMQ, and what happens when it does not.
 
+use lapin::options::{
+    BasicPublishOptions, ExchangeDeclareOptions, ExchangeDeleteOptions, QueueDeclareOptions,
+};
+use lapin::types::AMQPValue;
+use lapin::{BasicProperties, ExchangeKind};
+
+use super::support::rabbit::{Rabbit, control, header, headers, own_vhost, table, text};
+use super::support::raw_publisher::{properties, publish_raw};
+use super::support::sidecar::Sidecar;
+use super::support::{eventually, eventually_is, setting, unique};
+
+fn delayed(ms: i32) -> BasicProperties {
+    headers([("x-delay", AMQPValue::LongInt(ms))])
+}
+
+#[tokio::test]
+async fn undelayed_messages_never_touch_xdelay() {
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.start().await;
+    assert!(sidecar.stop().await);
+    let mut inbox = rabbit.consume(&orders).await;
+    rabbit.publish(&format!("xdelay.{orders}"), headers([]), b"straight").await;
+    assert_eq!(inbox.next().await.data, b"straight", "without xdelay running");
+}
+
+#[tokio::test]
+async fn a_topic_front_captures_too_and_can_be_declared_by_its_producer() {
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("AMQP__FRONT", "topic");
+    sidecar.start().await;
+    let front = format!("xdelay.{orders}");
+    rabbit.declare_exchange(&front).await;
+    let mut inbox = rabbit.consume(&orders).await;
+    rabbit.publish(&front, headers([]), b"straight").await;
+    assert_eq!(inbox.next().await.data, b"straight");
+    rabbit.publish(&front, delayed(100), b"later").await;
+    let got = inbox.next().await;
+    assert_eq!((&got.data[..], got.exchange.as_str()), (&b"later"[..], orders.as_str()));
+}
+
+#[tokio::test]
+async fn a_topology_of_ones_own_is_only_checked_and_can_be_imported() {
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("AMQP__DECLARE", "false");
+    sidecar.spawn();
+    sidecar.unready_saying("xdelay topology").await;
+    let output = sidecar.output_of(&["topology", "--format", "definitions"]);
+    assert!(output.status.success());
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), output.stdout).expect("written");
+    make_readable(file.path());
+    // As at boot and over the management API.
+    let path = file.path().to_str().expect("a path");
+    let import = format!("{{ok, F}} = file:read_file(\"{path}\"), rabbit_definitions:import_raw(F).");
+    control(&["eval", &import]);
+    sidecar.ready().await;
+    let mut inbox = rabbit.consume(&orders).await;
+    rabbit.publish(&format!("xdelay.{orders}"), delayed(100), b"later").await;
+    assert_eq!(inbox.next().await.data, b"later");
+}
+
+/// The node may run as another user.
+fn make_readable(path: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let all = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(path, all).expect("readable");
+}
+
+#[tokio::test]
+async fn an_unsafe_capture_queue_is_refused_with_what_mends_it() {
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let arguments = table([
+        ("x-queue-type", text("quorum")),
+        ("x-delivery-limit", AMQPValue::LongInt(20)),
+    ]);
+    let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+    let queue = format!("xdelay.park.{orders}");
+    let declare = rabbit.channel.queue_declare(queue.as_str().into(), durable, arguments);
+    declare.await.expect("a queue");
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.spawn();
+    let said = sidecar.unready_saying("delete_queue").await;
+    assert!(said.contains(&queue), "{said}");
+    control(&["delete_queue", &queue]);
+    sidecar.ready().await;
+}
+
+#[tokio::test]
+async fn a_missing_exchange_makes_its_messages_wait_and_costs_no_attempt() {
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("RELEASE__RETRY__FIRST", "100ms");
+    sidecar.set("RELEASE__RETRY__MAX", "200ms");
+    sidecar.set("RELEASE__RETRY__ATTEMPTS", "2");
+    sidecar.start().await;
+    rabbit.publish(&format!("xdelay.{orders}"), delayed(500), b"later").await;
+    let delete = ExchangeDeleteOptions::default();
+    rabbit.channel.exchange_delete(orders.as_str().into(), delete).await.expect("deleted");
+    sidecar.unready_saying("no exchange").await;
+    eventually("it has probed several times", || async {
+        (sidecar.metric("xdelay_postponed_total") >= 4.0).then_some(())
+    })
+    .await;
+    assert_eq!(sidecar.metric("xdelay_dead"), 0.0);
+    rabbit.declare_exchange(&orders).await;
+    rabbit.declare_queue(&orders).await;
+    let mut inbox = rabbit.consume(&orders).await;
+    assert_eq!(inbox.next().await.data, b"later");
+    sidecar.ready().await;
+}
+
+#[tokio::test]
+async fn an_internal_destination_is_refused() {
+    let rabbit = Rabbit::connect().await;
+    let name = unique("internal");
+    let options = ExchangeDeclareOptions { durable: true, internal: true, ..Default::default() };
+    let kind = ExchangeKind::Topic;
+    let declare = rabbit.channel.exchange_declare(name.as_str().into(), kind, options, table([]));
+    declare.await.expect("an exchange");
+    let mut sidecar = Sidecar::new(&[&name]);
+    sidecar.spawn();
+    sidecar.unready_saying("internal").await;
+}
+
+#[tokio::test]
+async fn what_expires_while_nobody_captures_is_rescued() {
+    let url = own_vhost();
+    let rabbit = Rabbit::connect_to(&url).await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("AMQP__URL", &url);
+    sidecar.start().await;
+    assert!(sidecar.stop().await);
+    let short = delayed(200).with_expiration("100".into());
+    rabbit.publish(&format!("xdelay.{orders}"), short, b"short-lived").await;
+    let queue = format!("xdelay.park.{orders}");
+    eventually_is(0, || rabbit.ready(&queue)).await;
+    sidecar.start().await;
+    let mut inbox = rabbit.consume(&orders).await;
+    let got = inbox.next().await;
+    assert_eq!(got.data, b"short-lived");
+    assert_eq!(got.properties.expiration().as_ref().map(|e| e.as_str()), Some("100"));
+    assert_eq!(header(&got, "x-delay"), Some(AMQPValue::LongInt(-200)));
+    for mark in ["x-death", "x-first-death-queue", "x-last-death-queue"] {
+        assert_eq!(header(&got, mark), None);
+    }
+    let (status, said) = sidecar.get("/ready").expect("an answer");
+    assert_eq!(status, 200, "its producer wanted it to expire: {said}");
+}
+
+#[tokio::test]
+async fn a_policy_that_drops_is_survived_and_said() {
+    let url = own_vhost();
+    let rabbit = Rabbit::connect_to(&url).await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("AMQP__URL", &url);
+    sidecar.start().await;
+    assert!(sidecar.stop().await);
+    let pattern = format!("^xdelay.park.{orders}$");
+    let vhost = url.rsplit_once('/').expect("a vhost").1;
+    let policy = r#"{"message-ttl":50}"#;
+    control(&["set_policy", "-p", vhost, "short", &pattern, policy, "--apply-to", "queues"]);
+    rabbit.publish(&format!("xdelay.{orders}"), delayed(200), b"dropped").await;
+    let queue = format!("xdelay.park.{orders}");
+    eventually_is(0, || rabbit.ready(&queue)).await;
+    control(&["clear_policy", "-p", vhost, "short"]);
+    sidecar.spawn();
+    let mut inbox = rabbit.consume(&orders).await;
+    assert_eq!(inbox.next().await.data, b"dropped");
+    sidecar.unready_saying("effective_policy_definition").await;
+}
+
+#[tokio::test]
+async fn what_no_queue_wants_is_buried_in_the_end() {
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("RELEASE__RETRY__FIRST", "20ms");
+    sidecar.set("RELEASE__RETRY__ATTEMPTS", "3");
+    sidecar.start().await;
+    rabbit.delete_queue(&orders).await;
+    rabbit.publish(&format!("xdelay.{orders}"), delayed(10), b"unwanted").await;
+    eventually_is(1.0, || async { sidecar.metric("xdelay_dead") }).await;
+    assert_eq!(sidecar.metric("xdelay_released_total"), 0.0);
+    assert_eq!(sidecar.metric("xdelay_postponed_total"), 2.0);
+}
+
+#[tokio::test]
+async fn what_no_queue_wants_is_dropped_where_that_is_meant() {
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("RELEASE__ON_UNROUTABLE", "drop");
+    sidecar.start().await;
+    rabbit.delete_queue(&orders).await;
+    rabbit.publish(&format!("xdelay.{orders}"), delayed(10), b"unwanted").await;
+    eventually_is(1.0, || async { sidecar.metric("xdelay_dropped_total") }).await;
+    eventually_is(0.0, || async {
+        sidecar.metric("xdelay_parked") + sidecar.metric("xdelay_leased")
+    })
+    .await;
+}
+
+/// lapin attributes a returned message to whichever confirm comes next. If that were trusted,
+/// unroutable messages would be settled as delivered.
+#[tokio::test]
+async fn unroutable_messages_among_routable_ones_are_told_apart() {
+    let rabbit = Rabbit::connect().await;
+    let orders = unique("orders");
+    rabbit.declare_exchange(&orders).await;
+    let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+    let queue = rabbit.channel.queue_declare(orders.as_str().into(), durable, table([]));
+    queue.await.expect("a queue");
+    let bound = rabbit.channel.queue_bind(
+        orders.as_str().into(),
+        orders.as_str().into(),
+        "good".into(),
+        Default::default(),
+        table([]),
+    );
+    bound.await.expect("a binding");
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("RELEASE__RETRY__ATTEMPTS", "1");
+    sidecar.start().await;
+    let front = format!("xdelay.{orders}");
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_millis();
+    let at = AMQPValue::LongLongInt(i64::try_from(now).expect("in range") + 1_500);
+    let messages = 2_000;
+    for n in 0..messages {
+        let key = if n % 2 == 0 { "good" } else { "bad" };
+        // Transient ones are confirmed at once, which is when lapin mixes them up most.
+        let properties = headers([("x-deliver-at", at.clone())]).with_delivery_mode(1);
+        let options = BasicPublishOptions::default();
+        let body = n.to_string();
+        let publish = rabbit.channel.basic_publish(
+            front.as_str().into(),
+            key.into(),
+            options,
+            body.as_bytes(),
+            properties,
+        );
+        let _ = publish.await.expect("published");
+    }
+    let mut inbox = rabbit.consume(&orders).await;
+    for _ in 0..messages / 2 {
+        let got = inbox.next().await;
+        assert_eq!(got.routing_key.as_str(), "good");
+    }
+    let half = f64::from(messages / 2);
+    eventually_is(half, || async { sidecar.metric("xdelay_dead") }).await;
+    assert_eq!(sidecar.metric("xdelay_released_total"), half);
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_decoded_is_set_aside_and_the_flow_goes_on() {
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.start().await;
+    let front = format!("xdelay.{orders}");
+    let mut inbox = rabbit.consume(&orders).await;
+    rabbit.publish(&front, delayed(50), b"before").await;
+    let address = setting("TEST_AMQP_URL");
+    let address = address.split('@').nth(1).expect("a host").split('/').next().expect("a port");
+    let (address, exchange) = (address.to_owned(), front.clone());
+    let poison = move || {
+        let name: &[u8] = b"bad-\xff-name";
+        let odd = properties(&[(b"x-delay", b"50"), (name, b"v")], None);
+        publish_raw(&*address, "/", "guest", "guest", &exchange, b"key", &odd, b"poison")
+    };
+    tokio::task::spawn_blocking(poison).await.expect("joined").expect("published");
+    rabbit.publish(&front, delayed(50), b"after").await;
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 2 {
+        seen.insert(inbox.next().await.data);
+    }
+    eventually_is(1.0, || async { sidecar.metric("xdelay_dead") }).await;
+    sidecar.ready().await;
+    assert!(sidecar.log().contains("cannot be decoded"));
+}
+
+#[tokio::test]
+async fn a_right_that_is_refused_makes_its_destination_wait() {
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let user = unique("user");
+    control(&["add_user", &user, "secret-of-user"]);
+    let ours = r"^xdelay\..*$";
+    control(&["set_permissions", &user, ours, ours, ours]);
+    let mut sidecar = Sidecar::new(&[&orders]);
+    let url = setting("TEST_AMQP_URL").replace("guest:guest", &format!("{user}:secret-of-user"));
+    sidecar.set("AMQP__URL", &url);
+    sidecar.set("RELEASE__RETRY__FIRST", "100ms");
+    sidecar.spawn();
+    sidecar.unready_saying("refused").await;
+    control(&["set_permissions", &user, ours, &format!(r"^(xdelay\..*|{orders})$"), ours]);
+    sidecar.ready().await;
+    let front = format!("xdelay.{orders}");
+    rabbit.publish(&front, delayed(10), b"one").await;
+    let mut inbox = rabbit.consume(&orders).await;
+    assert_eq!(inbox.next().await.data, b"one", "these are all the rights it needs");
+    assert!(!sidecar.log().contains("secret-of-user"), "no password in the log");
+    control(&["delete_user", &user]);
+}

@@ -50,6 +50,11 @@ impl Queue {
         }
     }
 
+    /// The part of health that tells whether it is consumed.
+    pub(super) fn subject(&self) -> String {
+        format!("capture {}", self.name())
+    }
+
     /// Where a message of this queue was bound for. The topology says that, never a header.
     pub(super) fn destination(&self, exchange: &str) -> Destination {
         match self {
@@ -96,7 +101,7 @@ impl QueueConsumer {
     /// Runs until shutdown; what was handed out by then can still be acked until `drained`.
     pub(super) async fn run(self, mut stop: Shutdown, mut drained: Shutdown) {
         let mut backoff = Backoff::for_connections();
-        let subject = format!("capture {}", self.queue.name());
+        let subject = self.queue.subject();
         while !stop.is_requested() {
             let end = self.consume(&mut stop, &mut drained, &mut backoff).await;
             let why = match end {
@@ -125,13 +130,10 @@ impl QueueConsumer {
             Ok(channel) => channel,
             Err(why) => return End::Lost(why),
         };
-        backoff.reset();
-        let subject = format!("capture {}", self.queue.name());
-        self.shared.health.report(Finding::good(subject, "consuming"));
         let ledger = Arc::new(Ledger::new());
         let telling = ledger.keep_telling(&channel);
         let taking = async {
-            let end = self.take(&channel, &ledger, stop).await;
+            let end = self.take(&channel, &ledger, stop, backoff).await;
             if matches!(end, End::Stopped) {
                 // Acks go on until the intake has drained.
                 drained.requested().await;
@@ -161,13 +163,21 @@ impl QueueConsumer {
     }
 
     /// Takes deliveries window by window.
-    async fn take(&self, channel: &Channel, ledger: &Arc<Ledger>, stop: &mut Shutdown) -> End {
+    async fn take(
+        &self,
+        channel: &Channel,
+        ledger: &Arc<Ledger>,
+        stop: &mut Shutdown,
+        backoff: &mut Backoff,
+    ) -> End {
         let mut window = self.shared.prefetch.min(WINDOW_UNKNOWN);
         loop {
             let mut consumer = match self.subscribe(channel, window).await {
                 Ok(consumer) => consumer,
                 Err(why) => return End::Lost(why),
             };
+            backoff.reset();
+            self.shared.health.report(Finding::good(self.queue.subject(), "consuming"));
             let mut sizes = Sizes::default();
             loop {
                 let delivery = tokio::select! {

@@ -72,14 +72,17 @@ impl AmqpBroker {
             let nodes = config.amqp.nodes.clone();
             Link::new(name, nodes, Arc::clone(health), Arc::clone(metrics))
         };
-        let queues = config.amqp.exchanges.len() as u64 + 1;
+        for queue in queues(&config.amqp.exchanges) {
+            health.expect(&queue.subject());
+        }
+        let consumers = queues(&config.amqp.exchanges).count() as u64;
         let consumers = Shared {
             link: link("intake"),
             reader: Reader { clock, max_ms: millis(config.delay.max) },
             front: config.amqp.front,
             mode: if config.amqp.declare { Mode::Declare } else { Mode::Look },
             prefetch: config.intake.prefetch,
-            memory: config.intake.memory / queues,
+            memory: config.intake.memory / consumers,
             health: Arc::clone(health),
         };
         let on_unroutable = config.release.on_unroutable;
@@ -153,6 +156,12 @@ impl AmqpBroker {
     }
 }
 
+/// The queues to consume: each destination's, and the one for what those gave up.
+fn queues(exchanges: &[String]) -> impl Iterator<Item = Queue> + '_ {
+    let parks = exchanges.iter().map(|exchange| Queue::Park(exchange.clone()));
+    parks.chain([Queue::Rescue])
+}
+
 #[async_trait]
 impl Broker for AmqpBroker {
     fn kind(&self) -> BrokerKind {
@@ -170,9 +179,7 @@ impl Broker for AmqpBroker {
 
     async fn intake(&self) -> Box<dyn Intake> {
         let (sender, deliveries) = mpsc::channel(CHANNEL_BOUND);
-        let parks = self.exchanges.iter().map(|exchange| Queue::Park(exchange.clone()));
-        let queues = parks
-            .chain([Queue::Rescue])
+        let queues = queues(&self.exchanges)
             .map(|queue| QueueConsumer {
                 shared: Arc::clone(&self.consumers),
                 queue,

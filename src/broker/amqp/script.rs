@@ -14,6 +14,7 @@ use crate::config::Config;
 /// Commands for `rabbitmqadmin` and `rabbitmqctl`, with the rights that xdelay's user needs.
 pub fn commands(config: &Config) -> String {
     let (user, vhost) = user_and_vhost(config);
+    let user = user.as_deref().unwrap_or(USER_SUGGESTED);
     let mut out = String::from(
         "# What xdelay needs in RabbitMQ. rabbitmqadmin comes with the management plugin.\n\n",
     );
@@ -34,7 +35,8 @@ pub fn commands(config: &Config) -> String {
     out
 }
 
-/// A definitions file for `rabbitmqctl import_definitions`.
+/// A definitions file, to be loaded at boot or imported over the management API. (The command
+/// `rabbitmqctl import_definitions` of RabbitMQ 3.10 cannot read the `null` of a void argument.)
 pub fn definitions(config: &Config) -> String {
     let (user, vhost) = user_and_vhost(config);
     let (mut exchanges, mut queues, mut bindings) = (vec![], vec![], vec![]);
@@ -58,12 +60,12 @@ pub fn definitions(config: &Config) -> String {
         }
     }
     let [configure, write, read] = rights(config);
-    let permissions = json!([{
-        "user": user, "vhost": vhost, "configure": configure, "write": write, "read": read,
-    }]);
-    let all = json!({
-        "exchanges": exchanges, "queues": queues, "bindings": bindings, "permissions": permissions,
-    });
+    let mut all = json!({ "exchanges": exchanges, "queues": queues, "bindings": bindings });
+    if let Some(user) = user {
+        all["permissions"] = json!([{
+            "user": user, "vhost": vhost, "configure": configure, "write": write, "read": read,
+        }]);
+    }
     format!("{all:#}")
 }
 
@@ -139,8 +141,12 @@ fn to_json(arguments: &FieldTable) -> Value {
     Value::Object(pairs.collect::<Map<_, _>>())
 }
 
-fn user_and_vhost(config: &Config) -> (String, String) {
+/// Whose rights are printed where xdelay runs as `guest`: narrowing those would lock out others.
+const USER_SUGGESTED: &str = "xdelay";
+
+fn user_and_vhost(config: &Config) -> (Option<String>, String) {
     let uri = config.amqp.nodes.first().and_then(|node| node.expose().parse::<AMQPUri>().ok());
     let uri = uri.unwrap_or_default();
-    (uri.authority.userinfo.username, uri.vhost)
+    let user = uri.authority.userinfo.username;
+    ((user != "guest").then_some(user), uri.vhost)
 }

@@ -142,6 +142,15 @@ pub fn header(delivery: &Delivery, name: &str) -> Option<AMQPValue> {
     delivery.properties.headers().as_ref()?.inner().get(name).cloned()
 }
 
+/// The URL of a new virtual host, for tests that share no queue with others.
+pub fn own_vhost() -> String {
+    let vhost = unique("vhost");
+    control(&["add_vhost", &vhost]);
+    control(&["set_permissions", "-p", &vhost, "guest", ".*", ".*", ".*"]);
+    let url = setting("TEST_AMQP_URL");
+    format!("{}/{vhost}", url.rsplit_once('/').expect("a vhost").0)
+}
+
 /// `rabbitmqctl` on the node under test.
 pub fn control(arguments: &[&str]) -> String {
     node("ctl", arguments)

@@ -51,7 +51,7 @@ impl Sidecar {
 
     pub fn spawn(&mut self) {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log);
-        let child = self.command("run").stderr(log.expect("a log")).spawn();
+        let child = self.command(&["run"]).stderr(log.expect("a log")).spawn();
         self.child = Some(child.expect("xdelay starts"));
     }
 
@@ -100,8 +100,8 @@ impl Sidecar {
     }
 
     /// Runs another sub-command to its end.
-    pub fn output(&self, command: &str) -> Output {
-        self.command(command).output().expect("xdelay runs")
+    pub fn output_of(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("xdelay runs")
     }
 
     /// `kill -9`
@@ -129,9 +129,9 @@ impl Sidecar {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn command(&self, sub: &str) -> Command {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xdelay"));
-        command.arg(sub).env_clear().envs(self.settings.iter().cloned());
+        command.args(arguments).env_clear().envs(self.settings.iter().cloned());
         command.current_dir(std::env::temp_dir());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command

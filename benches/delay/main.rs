@@ -1,0 +1,71 @@
+//! Measures what delaying costs: `cargo bench --bench delay -- --help`, or `make bench`, which
+//! starts a fresh Redis and RabbitMQ for it. `docs/benchmarks.md` says what the rows mean and how
+//! they could mislead.
+//!
+//! Nothing that is measured shares a process with what measures it. This program starts itself
+//! again as `load` (publishes and records) and as `relay` (the yardstick), and it starts xdelay as
+//! the binary that users run. They do share the machine, though: with few cores every figure is
+//! one of the whole set, brokers and load generator included.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`scenarios`] | what is run in which order |
+//! | [`stage`] | one round: who stands between producer and consumer |
+//! | [`load`], [`publisher`], [`recorder`] | the process that publishes, and records what arrives |
+//! | [`relay`] | the process that forwards and does nothing else |
+//! | [`sidecar`] | the process of xdelay |
+//! | [`role`], [`job`] | how these processes are started, and what they are told |
+//! | [`topology`], [`machine`], [`clock`] | queues; what is measured on; the time |
+//! | [`report`], [`table`], [`document`] | the result, as data, as tables and in the docs |
+
+#![allow(clippy::print_stdout, reason = "its output is what it is run for")]
+
+mod clock;
+mod document;
+mod job;
+mod load;
+mod machine;
+mod options;
+mod publisher;
+mod recorder;
+mod relay;
+mod report;
+mod role;
+mod scenarios;
+mod sidecar;
+mod stage;
+mod table;
+mod topology;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use options::Options;
+
+fn main() -> anyhow::Result<ExitCode> {
+    match std::env::args().nth(1).as_deref() {
+        Some(load::ROLE) => load::main(),
+        Some(relay::ROLE) => relay::main(),
+        _ => measure(&Options::parse()),
+    }
+}
+
+fn measure(options: &Options) -> anyhow::Result<ExitCode> {
+    if !options.bench {
+        println!("measures only under `cargo bench`, not as a test");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = scenarios::run(options)?;
+    let tables = table::tables(&report);
+    println!("\n{tables}");
+    println!("as JSON: {}", report.save()?.display());
+    if options.write {
+        println!("written into {}", document::write(&tables)?.display());
+    }
+    let flaws = report.flaws();
+    for flaw in &flaws {
+        eprintln!("NOT RIGHT: {flaw}");
+    }
+    Ok(if flaws.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,125 @@
+//! What can be chosen on the command line. The servers to measure with come from the environment,
+//! as `dev/services run` sets it.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Parser, ValueEnum};
+use serde::Serialize;
+
+/// Measures the throughput and lateness of xdelay beside a relay that does nothing.
+#[derive(Parser, Clone, Debug, Serialize)]
+#[command(name = "cargo bench --bench delay --", max_term_width = 100)]
+pub(crate) struct Options {
+    /// What to measure [default: flat-out rate burst]
+    #[arg(value_enum)]
+    pub scenarios: Vec<Scenario>,
+    /// A smoke run of less than a minute: its figures mean nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Put the tables into docs/benchmarks.md
+    #[arg(long)]
+    #[serde(skip)]
+    pub write: bool,
+    /// Flat out: rounds of each side, which alternate
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Flat out: messages of one round
+    #[arg(long, default_value_t = 100_000)]
+    messages: u64,
+    /// Rate: messages per second; may be given several times [default: 1000 5000]
+    #[arg(long = "rate", value_name = "RATE")]
+    rates: Vec<u64>,
+    /// Rate: how long to publish
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// Burst: messages due at one instant
+    #[arg(long, default_value_t = 200_000)]
+    burst: u64,
+    /// Backlog: messages that stay parked while the rates are measured
+    #[arg(long, default_value_t = 1_000_000)]
+    backlog: u64,
+    /// How long without any arrival until what is missing counts as lost, in seconds
+    #[arg(long, default_value_t = 30)]
+    pub patience: u64,
+    /// A setting of xdelay, such as --set release.batch=100; without any, its defaults
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// The xdelay to measure; by itself the one that cargo built along, with the features of tests
+    #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_xdelay"), hide_default_value = true)]
+    #[serde(skip)]
+    pub xdelay: PathBuf,
+    /// Cargo says this when it benchmarks, and does not when it tests
+    #[arg(long, hide = true)]
+    #[serde(skip)]
+    pub bench: bool,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Scenario {
+    /// As fast as it goes, against the relay and against the broker alone
+    FlatOut,
+    /// Lateness at fixed rates
+    Rate,
+    /// Everything due at one instant
+    Burst,
+    /// The rates again, beside many parked messages
+    Backlog,
+}
+
+/// Delays of the rate scenario, in milliseconds, from and to.
+pub(crate) type Span = (u64, u64);
+
+impl Options {
+    /// RabbitMQ; its exchange `bench` and all that belongs to it is taken over.
+    pub(crate) fn amqp() -> anyhow::Result<String> {
+        server("TEST_AMQP_URL")
+    }
+
+    /// Redis; keys are only added, in namespaces of their own.
+    pub(crate) fn redis() -> anyhow::Result<String> {
+        server("TEST_REDIS_URL")
+    }
+
+    pub(crate) fn wants(&self, scenario: Scenario) -> bool {
+        match self.scenarios.as_slice() {
+            [] => scenario != Scenario::Backlog,
+            named => named.contains(&scenario),
+        }
+    }
+
+    pub(crate) fn rounds(&self) -> u32 {
+        if self.quick { self.rounds.min(2) } else { self.rounds }
+    }
+
+    pub(crate) fn messages(&self) -> u64 {
+        if self.quick { self.messages.min(15_000) } else { self.messages }
+    }
+
+    pub(crate) fn rates(&self) -> &[u64] {
+        if self.rates.is_empty() { &[1_000, 5_000] } else { &self.rates }
+    }
+
+    pub(crate) fn seconds(&self) -> u64 {
+        if self.quick { self.seconds.min(2) } else { self.seconds }
+    }
+
+    pub(crate) fn delays(&self) -> Span {
+        if self.quick { (500, 1_500) } else { (1_000, 5_000) }
+    }
+
+    pub(crate) fn burst(&self) -> u64 {
+        if self.quick { self.burst.min(15_000) } else { self.burst }
+    }
+
+    pub(crate) fn backlog(&self) -> u64 {
+        if self.quick { self.backlog.min(30_000) } else { self.backlog }
+    }
+}
+
+fn server(variable: &str) -> anyhow::Result<String> {
+    std::env::var(variable)
+        .with_context(|| format!("{variable} is not set; dev/bench starts servers and sets it"))
+}
