@@ -43,9 +43,9 @@ pub(crate) async fn publish(round: Arc<Round>) -> anyhow::Result<Outcome> {
                 wait = Some(Duration::from_micros(at - now));
                 break;
             }
-            let delay = plan.delay(at);
-            round.planned_us[usize::try_from(next)?].store(delay.arrives_us, Ordering::Release);
-            confirms.push(send(&channel, &round, next, delay.header));
+            let planned = plan.message(at);
+            round.planned_us[usize::try_from(next)?].store(planned.arrives_us, Ordering::Release);
+            confirms.push(send(&channel, &round, next, planned.header));
             next += 1;
         }
         tokio::select! {
@@ -133,7 +133,7 @@ impl Plan {
     }
 
     /// For a message that is published at `at`.
-    fn delay(&mut self, at: u64) -> Planned {
+    fn message(&mut self, at: u64) -> Planned {
         let (header, mut arrives_us) = match self.delay {
             Delay::Each(ms) => (("x-delay", ms), at + ms * 1_000),
             Delay::Between(from, to) => {

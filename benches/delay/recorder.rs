@@ -59,8 +59,7 @@ impl Recorder {
             self.seen.strangers += 1;
             return;
         };
-        let Some(place) =
-            usize::try_from(number).ok().filter(|place| *place < self.copies.len())
+        let Some(place) = usize::try_from(number).ok().filter(|place| *place < self.copies.len())
         else {
             self.seen.strangers += 1;
             return;

@@ -1,1 +1,190 @@
+//! Everything is killed with -9 at random moments under load: nothing lost, nothing early.
+//!
+//! `TEST_MESSAGES` and `TEST_KILLS` make it longer, `TEST_SEED` repeats a run.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapin::types::AMQPValue;
+
+use super::support::load::{Account, consume, effort, produce, seeded};
+use super::support::rabbit::{OwnNode, Rabbit, headers};
+use super::support::redis::{PrivateRedis, connection};
+use super::support::sidecar::Sidecar;
+use super::support::{eventually, eventually_is, setting};
+
+/// A moment between two kills.
+async fn a_while(range: std::ops::Range<u64>) {
+    tokio::time::sleep(Duration::from_millis(fastrand::u64(range))).await;
+}
+
+/// Waits for the last message, however long it takes as long as some arrive.
+async fn all_arrived(account: &Account) {
+    let mut missing = account.missing();
+    while missing > 0 {
+        eventually("more messages arrive", || async {
+            (account.missing() < missing).then_some(())
+        })
+        .await;
+        missing = account.missing();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_of_xdelay_lose_nothing() {
+    seeded();
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("RELEASE__LEASE", "2s");
+    sidecar.start().await;
+    let (url, account) = (setting("TEST_AMQP_URL"), Arc::new(Account::default()));
+    let consumer = consume(&url, &orders, &account);
+    let messages = effort("TEST_MESSAGES", 10_000);
+    let front = format!("xdelay.{orders}");
+    let producer = produce(&url, &front, &account, messages, Duration::ZERO);
+    for _ in 0..effort("TEST_KILLS", 10) {
+        a_while(200..1_200).await;
+        sidecar.kill();
+        a_while(0..300).await;
+        sidecar.spawn();
+    }
+    producer.await.expect("produced");
+    all_arrived(&account).await;
+    let copies = account.settle_up();
+    assert_eq!(account.confirmed(), messages);
+    eprintln!("{messages} messages, {copies} copies");
+    eventually_is(0.0, || async {
+        sidecar.metric("xdelay_parked") + sidecar.metric("xdelay_leased")
+    })
+    .await;
+    consumer.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_of_redis_lose_nothing() {
+    seeded();
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let redis = PrivateRedis::start(&[]);
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("REDIS__URL", &redis.url());
+    sidecar.set("RELEASE__LEASE", "2s");
+    sidecar.start().await;
+    let (url, account) = (setting("TEST_AMQP_URL"), Arc::new(Account::default()));
+    let consumer = consume(&url, &orders, &account);
+    let messages = effort("TEST_MESSAGES", 10_000);
+    let front = format!("xdelay.{orders}");
+    let producer = produce(&url, &front, &account, messages, Duration::ZERO);
+    for _ in 0..effort("TEST_KILLS", 10) {
+        a_while(200..1_200).await;
+        redis.kill();
+        a_while(0..300).await;
+        redis.start_again(&[]);
+    }
+    producer.await.expect("produced");
+    all_arrived(&account).await;
+    let copies = account.settle_up();
+    assert_eq!(account.confirmed(), messages);
+    eprintln!("{messages} messages, {copies} copies");
+    sidecar.ready().await;
+    consumer.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_of_rabbitmq_lose_nothing() {
+    seeded();
+    let node = OwnNode::start();
+    let rabbit = Rabbit::connect_to(&node.url()).await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("AMQP__URL", &node.url());
+    sidecar.set("RELEASE__LEASE", "4s");
+    sidecar.start().await;
+    let account = Arc::new(Account::default());
+    let consumer = consume(&node.url(), &orders, &account);
+    let messages = effort("TEST_MESSAGES", 10_000);
+    let front = format!("xdelay.{orders}");
+    let producer = produce(&node.url(), &front, &account, messages, Duration::from_millis(2));
+    for _ in 0..effort("TEST_KILLS", 10) {
+        // RabbitMQ itself forgets a quorum queue that is younger than about two seconds.
+        a_while(2_500..4_000).await;
+        node.kill();
+        node.start_again();
+    }
+    producer.await.expect("produced");
+    all_arrived(&account).await;
+    let copies = account.settle_up();
+    assert_eq!(account.confirmed(), messages);
+    eprintln!("{messages} messages, {copies} copies");
+    sidecar.ready().await;
+    consumer.abort();
+}
+
+/// A quorum queue with a finite delivery limit throws away what crashes its consumer too often.
+#[tokio::test]
+async fn a_crash_loop_with_unacked_messages_loses_none() {
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let redis = PrivateRedis::start(&[]);
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("REDIS__URL", &redis.url());
+    sidecar.start().await;
+    assert!(sidecar.stop().await);
+    for n in 0..50 {
+        let delay = headers([("x-delay", AMQPValue::LongInt(10))]);
+        rabbit.publish(&format!("xdelay.{orders}"), delay, n.to_string().as_bytes()).await;
+    }
+    // Redis answers, but not durably enough: nothing may be acked.
+    let append_only = |value: &'static str| {
+        let url = redis.url();
+        async move {
+            let mut set = redis::cmd("CONFIG");
+            set.arg(&["SET", "appendonly", value]);
+            let mut connection = connection(&url).await;
+            let _: String = set.query_async(&mut connection).await.expect("set");
+        }
+    };
+    append_only("no").await;
+    let queue = format!("xdelay.park.{orders}");
+    for _ in 0..25 {
+        eventually_is(50, || rabbit.ready(&queue)).await;
+        sidecar.spawn();
+        eventually_is(0, || rabbit.ready(&queue)).await;
+        sidecar.kill();
+    }
+    append_only("yes").await;
+    sidecar.start().await;
+    let mut inbox = rabbit.consume(&orders).await;
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 50 {
+        seen.insert(inbox.next().await.data);
+    }
+}
+
+#[tokio::test]
+async fn a_blocked_broker_is_waited_for() {
+    let node = OwnNode::start();
+    let rabbit = Rabbit::connect_to(&node.url()).await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("AMQP__URL", &node.url());
+    sidecar.set("RELEASE__LEASE", "4s");
+    sidecar.start().await;
+    let front = format!("xdelay.{orders}");
+    for n in 0..20 {
+        let delay = headers([("x-delay", AMQPValue::LongInt(1_500))]);
+        rabbit.publish(&front, delay, n.to_string().as_bytes()).await;
+    }
+    eventually_is(20.0, || async { sidecar.metric("xdelay_parked") }).await;
+    node.control(&["set_vm_memory_high_watermark", "0.000001"]);
+    sidecar.unready_saying("blocks").await;
+    assert_eq!(sidecar.metric("xdelay_dead"), 0.0);
+    node.control(&["set_vm_memory_high_watermark", "0.4"]);
+    let mut inbox = rabbit.consume(&orders).await;
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 20 {
+        seen.insert(inbox.next().await.data);
+    }
+    sidecar.ready().await;
+}

@@ -29,7 +29,7 @@ use crate::retry::Backoff;
 use crate::shutdown::Shutdown;
 
 /// The window of a consumer that does not know how large its messages are.
-const WINDOW_UNKNOWN: u16 = 16;
+const WINDOW_UNKNOWN: u16 = 64;
 /// How much wider a window gets at a time.
 const WIDENING: usize = 8;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -153,16 +154,63 @@ pub fn own_vhost() -> String {
 
 /// `rabbitmqctl` on the node under test.
 pub fn control(arguments: &[&str]) -> String {
-    node("ctl", arguments)
+    run("ctl", &setting("TEST_RABBITMQ_NODE"), arguments)
 }
 
 /// `dev/rabbitmq VERB NODE arguments...`
-pub fn node(verb: &str, arguments: &[&str]) -> String {
+fn run(verb: &str, name: &str, arguments: &[&str]) -> String {
     let script = format!("{}/rabbitmq", setting("TEST_DEV"));
-    let name = setting("TEST_RABBITMQ_NODE");
     let output = Command::new(script).arg(verb).arg(name).args(arguments).output();
     let output = output.expect("dev/rabbitmq runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "dev/rabbitmq {verb} {arguments:?}: {errors}");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A RabbitMQ of one's own, to kill and to block; gone when dropped.
+pub struct OwnNode {
+    name: String,
+    port: u16,
+}
+
+impl OwnNode {
+    pub fn start() -> Self {
+        // A node takes some ports above its own as well, which must be below the ephemeral ones.
+        static NEXT: AtomicU16 = AtomicU16::new(21_700);
+        let port = NEXT.fetch_add(100, Ordering::Relaxed) + setting_port() % 100;
+        let node = Self { name: unique("own"), port };
+        node.start_again();
+        node
+    }
+
+    pub fn url(&self) -> String {
+        format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.port)
+    }
+
+    pub fn start_again(&self) {
+        run("start", &self.name, &[&self.port.to_string()]);
+    }
+
+    pub fn control(&self, arguments: &[&str]) {
+        run("ctl", &self.name, arguments);
+    }
+
+    /// `kill -9`
+    pub fn kill(&self) {
+        run("kill", &self.name, &[]);
+    }
+}
+
+impl Drop for OwnNode {
+    fn drop(&mut self) {
+        let script = format!("{}/rabbitmq", setting("TEST_DEV"));
+        let _ = Command::new(script).args(["remove", &self.name]).output();
+    }
+}
+
+/// The port of the node under test, by which runs side by side keep out of each other's way.
+fn setting_port() -> u16 {
+    let url = setting("TEST_AMQP_URL");
+    let port = url.rsplit(':').next().and_then(|rest| rest.split('/').next()?.parse().ok());
+    port.expect("a port in TEST_AMQP_URL")
 }

@@ -1,0 +1,121 @@
+//! One round: empty queues, the one who stands in between, then the load.
+//!
+//! Only that one runs: xdelay is stopped while the relay is measured, and started anew for every
+//! round of its own, so that no round inherits what another left in memory.
+
+use anyhow::bail;
+
+use crate::job::{Delay, Job, Outcome, Path};
+use crate::load;
+use crate::options::Options;
+use crate::relay;
+use crate::role::Role;
+use crate::sidecar::Sidecar;
+use crate::topology;
+
+/// What every round needs.
+pub(crate) struct Stage<'a> {
+    pub options: &'a Options,
+    amqp: String,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl<'a> Stage<'a> {
+    /// Declares all queues; those that capture are declared by xdelay.
+    pub(crate) fn set(options: &'a Options) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let amqp = Options::amqp()?;
+        runtime.block_on(topology::declare(&amqp))?;
+        Sidecar::start(options)?.stop()?;
+        Ok(Self { options, amqp, runtime })
+    }
+
+    /// One whole round.
+    pub(crate) fn round(
+        &self,
+        path: Path,
+        messages: u64,
+        rate: Option<u64>,
+        delay: Delay,
+    ) -> anyhow::Result<Outcome> {
+        self.empty()?;
+        match path {
+            Path::Alone => self.load(&self.job(path, messages, rate, delay)),
+            Path::Relay => {
+                let mut relay = Role::start(relay::ROLE, &self.amqp)?;
+                let _ready: String = relay.answer()?;
+                self.load(&self.job(path, messages, rate, delay))
+            }
+            Path::Xdelay => {
+                let sidecar = Sidecar::start(self.options)?;
+                let outcome = self.load(&self.job(path, messages, rate, delay))?;
+                sidecar.stop()?;
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// Removes what a round that went wrong left behind.
+    pub(crate) fn empty(&self) -> anyhow::Result<()> {
+        self.runtime.block_on(topology::empty(&self.amqp))
+    }
+
+    pub(crate) fn job(&self, path: Path, messages: u64, rate: Option<u64>, delay: Delay) -> Job {
+        let (amqp, patience) = (self.amqp.clone(), self.options.patience);
+        Job { amqp, path, messages, rate, delay, consume: true, patience }
+    }
+
+    /// Runs a load process to its end.
+    pub(crate) fn load(&self, job: &Job) -> anyhow::Result<Outcome> {
+        Role::start(load::ROLE, job)?.answer()
+    }
+
+    /// Runs a load process, and meanwhile waits until xdelay has parked all that it publishes.
+    /// Answers when that was.
+    pub(crate) fn load_and_watch(
+        &self,
+        job: &Job,
+        sidecar: &Sidecar,
+    ) -> anyhow::Result<(Outcome, u64)> {
+        let mut load = Role::start(load::ROLE, job)?;
+        let before = sidecar.captured()?;
+        let parked_us = watch::until_captured(sidecar, before + job.messages, &mut load)?;
+        let outcome: Outcome = load.answer()?;
+        let Some(parked_us) = parked_us else {
+            bail!("xdelay did not take in all of {} messages", job.messages);
+        };
+        Ok((outcome, parked_us))
+    }
+}
+
+mod watch {
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    use crate::clock::now_us;
+    use crate::role::Role;
+    use crate::sidecar::Sidecar;
+
+    /// How far the instant found may be off; every look costs xdelay a few commands to Redis.
+    const EVERY: Duration = Duration::from_millis(100);
+    /// How long what is published may take to be parked once publishing is over.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// When xdelay had taken in `count`; `None` when it did not, long after the load's end.
+    pub(super) fn until_captured(
+        sidecar: &Sidecar,
+        count: u64,
+        load: &mut Role,
+    ) -> anyhow::Result<Option<u64>> {
+        let mut ended: Option<Instant> = None;
+        loop {
+            if sidecar.captured()? >= count {
+                return Ok(Some(now_us()));
+            }
+            if load.has_ended()? && ended.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                return Ok(None);
+            }
+            sleep(EVERY);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A producer and a consumer that outlive broken connections and keep account of every message.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use futures_util::StreamExt;
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions,
+    ConfirmSelectOptions,
+};
+use lapin::types::{AMQPValue, ShortString};
+use lapin::{BasicProperties, Connection, ConnectionProperties};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::rabbit::{headers, table};
+use super::setting;
+
+/// How long a single exchange may take before its connection is given up.
+const GIVE_UP: Duration = Duration::from_secs(5);
+
+/// Unix milliseconds of this host, whose clock the Redis under test has too.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
+    u64::try_from(since.as_millis()).expect("in range")
+}
+
+/// What was confirmed, and what arrived.
+#[derive(Default)]
+pub struct Account {
+    /// By id, confirmed or not: when it was published, and its delay.
+    tried: Mutex<HashMap<String, (u64, u64)>>,
+    /// The ids that were confirmed.
+    sent: Mutex<HashSet<String>>,
+    /// By id: when each copy arrived, and its due.
+    arrived: Mutex<HashMap<String, Vec<(u64, u64)>>>,
+}
+
+impl Account {
+    pub fn confirmed(&self) -> usize {
+        self.sent.lock().expect("not poisoned").len()
+    }
+
+    /// How many confirmed messages have not arrived.
+    pub fn missing(&self) -> usize {
+        let sent = self.sent.lock().expect("not poisoned");
+        let arrived = self.arrived.lock().expect("not poisoned");
+        sent.iter().filter(|id| !arrived.contains_key(*id)).count()
+    }
+
+    fn note(&self, id: String, at: u64, due: u64) {
+        let mut arrived = self.arrived.lock().expect("not poisoned");
+        arrived.entry(id).or_default().push((at, due));
+    }
+
+    /// Nothing lost, nothing invented, nothing early; answers how many copies were too many.
+    pub fn settle_up(&self) -> usize {
+        let sent = self.sent.lock().expect("not poisoned");
+        let arrived = self.arrived.lock().expect("not poisoned");
+        let tried = self.tried.lock().expect("not poisoned");
+        let lost: Vec<_> = sent.iter().filter(|id| !arrived.contains_key(*id)).collect();
+        assert!(lost.is_empty(), "{} lost: {:?}", lost.len(), &lost[..lost.len().min(9)]);
+        let mut copies = 0;
+        for (id, times) in arrived.iter() {
+            let (published, delay) = tried.get(id).expect("nothing is invented");
+            copies += times.len() - 1;
+            for (at, due) in times {
+                assert!(at >= due, "{id} came {} ms before its due", due - at);
+                assert!(*due >= published + delay, "{id} was due too soon");
+            }
+        }
+        copies
+    }
+}
+
+/// Publishes `count` messages of random delays, `pace` apart, each until it is confirmed.
+pub fn produce(
+    url: &str,
+    exchange: &str,
+    account: &Arc<Account>,
+    count: usize,
+    pace: Duration,
+) -> JoinHandle<()> {
+    let (url, exchange, account) = (url.to_owned(), exchange.to_owned(), Arc::clone(account));
+    tokio::spawn(async move {
+        let (mut next, mut tries) = (0, 0);
+        while next < count {
+            let Ok(connection) = connect(&url).await else { continue };
+            let Ok(channel) = connection.create_channel().await else { continue };
+            let select = channel.confirm_select(ConfirmSelectOptions::default());
+            let Ok(Ok(())) = timeout(GIVE_UP, select).await else { continue };
+            while next < count {
+                // A new body for every try: one that was not confirmed may have arrived too.
+                tries += 1;
+                let (id, delay) = (format!("{next}.{tries}"), fastrand::u64(1..3_000));
+                let published = now_ms();
+                account.tried.lock().expect("not poisoned").insert(id.clone(), (published, delay));
+                let properties = delayed(&id, delay);
+                let publish = async {
+                    let options = BasicPublishOptions { mandatory: true, immediate: false };
+                    let exchange = ShortString::from(exchange.as_str());
+                    channel
+                        .basic_publish(exchange, "key".into(), options, id.as_bytes(), properties)
+                        .await?
+                        .await
+                };
+                match timeout(GIVE_UP, publish).await {
+                    Ok(Ok(confirm)) if confirm.is_ack() => {
+                        account.sent.lock().expect("not poisoned").insert(id);
+                        next += 1;
+                    }
+                    _ => break,
+                }
+                tokio::time::sleep(pace).await;
+            }
+        }
+    })
+}
+
+fn delayed(id: &str, delay: u64) -> BasicProperties {
+    let delay = AMQPValue::LongLongInt(i64::try_from(delay).expect("in range"));
+    headers([("x-delay", delay)]).with_message_id(id.into())
+}
+
+/// Consumes for ever, through broken connections.
+pub fn consume(url: &str, queue: &str, account: &Arc<Account>) -> JoinHandle<()> {
+    let (url, queue, account) = (url.to_owned(), queue.to_owned(), Arc::clone(account));
+    tokio::spawn(async move {
+        loop {
+            let Ok(connection) = connect(&url).await else { continue };
+            let Ok(channel) = connection.create_channel().await else { continue };
+            let _ = channel.basic_qos(500, BasicQosOptions::default()).await;
+            let options = BasicConsumeOptions::default();
+            let consume = channel.basic_consume(queue.as_str().into(), "".into(), options, table([]));
+            let Ok(Ok(mut consumer)) = timeout(GIVE_UP, consume).await else { continue };
+            while let Some(Ok(delivery)) = consumer.next().await {
+                let at = now_ms();
+                let id = String::from_utf8_lossy(&delivery.data).into_owned();
+                let due = match super::rabbit::header(&delivery, "x-delayed-due") {
+                    Some(AMQPValue::LongLongInt(due)) => u64::try_from(due).expect("in range"),
+                    other => panic!("no due: {other:?}"),
+                };
+                account.note(id, at, due);
+                let _ = delivery.acker.ack(BasicAckOptions::default()).await;
+            }
+        }
+    })
+}
+
+async fn connect(url: &str) -> Result<Connection, ()> {
+    let connect = Connection::connect(url, ConnectionProperties::default());
+    match timeout(GIVE_UP, connect).await {
+        Ok(Ok(connection)) => Ok(connection),
+        _ => {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Err(())
+        }
+    }
+}
+
+/// How many messages and kills a crash test has.
+pub fn effort(name: &str, usual: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// The seed of this run: printed, so that it can be given again.
+pub fn seeded() -> u64 {
+    let seed = std::env::var("TEST_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("TEST_SEED={seed} on {}", setting("TEST_RABBITMQ_NODE"));
+    fastrand::seed(seed);
+    seed
+}
