@@ -25,7 +25,7 @@ use crate::intake::IntakeLoop;
 use crate::recover::RecoverLoop;
 use crate::release::ReleaseLoop;
 use crate::retry::Backoff;
-use crate::shutdown::{self, Shutdown};
+use crate::shutdown::{self, Shutdown, Trigger};
 
 /// How long stopping may take: orchestrators kill after thirty seconds.
 const STOP_WITHIN: Duration = Duration::from_secs(25);
@@ -46,22 +46,28 @@ pub async fn run(config: Config, signal: impl Future<Output = ()>) -> anyhow::Re
     say_hello(&config);
     let (stop_all, all) = shutdown::channel();
     let mut served = JoinSet::new();
-    served.spawn(admin::serve(listener, parts.admin_state(&config), all.clone()));
+    served.spawn(admin::serve(listener, parts.admin_state(&config), all));
     let (stop_intake, intake) = shutdown::channel();
     let (stop_release, release) = shutdown::channel();
+    let stop_release = Arc::new(stop_release);
 
-    let working = work(&parts, &config, intake, release);
+    let working = work(&parts, &config, intake, (Arc::clone(&stop_release), release));
     tokio::pin!(working);
     tokio::select! {
         () = &mut working => {}
         () = signal => {
             tracing::info!("stopping: takes in no more, finishes what is in hand");
-            let stopping = async {
-                stop_intake.stop();
-                // Releasing goes on while the intake drains, and is stopped after it at the latest.
-                let _ = timeout(DRAIN_WITHIN, &mut working).await;
+            stop_intake.stop();
+            let late = async {
+                tokio::time::sleep(DRAIN_WITHIN).await;
                 stop_release.stop();
-                working.await;
+                std::future::pending::<()>().await;
+            };
+            let stopping = async {
+                tokio::select! {
+                    () = &mut working => {}
+                    () = late => {}
+                }
             };
             if timeout(STOP_WITHIN, stopping).await.is_err() {
                 tracing::warn!("stopped before all was finished; nothing is lost by that");
@@ -76,7 +82,12 @@ pub async fn run(config: Config, signal: impl Future<Output = ()>) -> anyhow::Re
 }
 
 /// Opens the store and runs all loops until they are stopped.
-async fn work(parts: &Parts, config: &Config, mut intake: Shutdown, release: Shutdown) {
+async fn work(
+    parts: &Parts,
+    config: &Config,
+    mut intake: Shutdown,
+    (stop_release, release): (Arc<Trigger>, Shutdown),
+) {
     tokio::select! {
         () = open(parts) => {}
         () = intake.requested() => return,
@@ -99,7 +110,11 @@ async fn work(parts: &Parts, config: &Config, mut intake: Shutdown, release: Shu
         health: Arc::clone(&parts.health),
         metrics: Arc::clone(&parts.metrics),
     };
-    loops.spawn(taking_in.run(intake));
+    loops.spawn(async move {
+        taking_in.run(intake).await;
+        // Nothing more comes in: what is in hand is finished, and then releasing ends too.
+        stop_release.stop();
+    });
     while let Some(ended) = loops.join_next().await {
         if let Err(error) = ended {
             tracing::error!(%error, "a loop ended by itself");

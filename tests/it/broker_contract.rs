@@ -122,10 +122,7 @@ pub async fn releases_in_order(fixture: &dyn Fixture) {
     let taken = take(&mut *intake, 50).await;
     park_and_ack(&*store, taken).await;
     let leases = leases(&*store, &fixture.destination()).await;
-    let expected: Vec<_> = leases
-        .iter()
-        .map(|lease| body(&lease.message().content))
-        .collect();
+    let expected: Vec<_> = leases.iter().map(|lease| body(&lease.message().content)).collect();
     let soon = Instant::now() + Duration::from_secs(10);
     let outcomes = broker.release(&fixture.destination(), &leases, soon).await;
     for (lease, outcome) in leases.iter().zip(outcomes) {

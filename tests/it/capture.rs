@@ -59,7 +59,8 @@ async fn a_topology_of_ones_own_is_only_checked_and_can_be_imported() {
     make_readable(file.path());
     // As at boot and over the management API.
     let path = file.path().to_str().expect("a path");
-    let import = format!("{{ok, F}} = file:read_file(\"{path}\"), rabbit_definitions:import_raw(F).");
+    let import =
+        format!("{{ok, F}} = file:read_file(\"{path}\"), rabbit_definitions:import_raw(F).");
     control(&["eval", &import]);
     sidecar.ready().await;
     let mut inbox = rabbit.consume(&orders).await;
@@ -78,10 +79,8 @@ fn make_readable(path: &std::path::Path) {
 async fn an_unsafe_capture_queue_is_refused_with_what_mends_it() {
     let rabbit = Rabbit::connect().await;
     let orders = rabbit.destination().await;
-    let arguments = table([
-        ("x-queue-type", text("quorum")),
-        ("x-delivery-limit", AMQPValue::LongInt(20)),
-    ]);
+    let arguments =
+        table([("x-queue-type", text("quorum")), ("x-delivery-limit", AMQPValue::LongInt(20))]);
     let durable = QueueDeclareOptions { durable: true, ..Default::default() };
     let queue = format!("xdelay.park.{orders}");
     let declare = rabbit.channel.queue_declare(queue.as_str().into(), durable, arguments);

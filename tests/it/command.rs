@@ -32,7 +32,8 @@ async fn check_fails_and_says_what_to_set() {
     let output = sidecar.output_of(&["check"]);
     let table = printed(&output.stdout);
     assert!(!output.status.success());
-    for hint in ["appendonly yes", "maxmemory-policy noeviction", "no exchange", "grant this user"] {
+    for hint in ["appendonly yes", "maxmemory-policy noeviction", "no exchange", "grant this user"]
+    {
         assert!(table.contains(hint), "{hint}\n{table}");
     }
 }
@@ -57,7 +58,9 @@ async fn a_bad_configuration_is_refused_before_anything_connects() {
     let output = sidecar.output_of(&["run"]);
     let said = printed(&output.stderr);
     assert!(!output.status.success());
-    for hint in ["release.leese", "release.lease", "XDELAY_RELEASE__BATCH", "release.batch"] {
+    for hint in
+        ["XDELAY_RELEASE__LEESE", "XDELAY_RELEASE__LEASE", "XDELAY_RELEASE__BATCH", "release.batch"]
+    {
         assert!(said.contains(hint), "{hint}\n{said}");
     }
 }

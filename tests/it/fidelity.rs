@@ -212,7 +212,8 @@ async fn an_absolute_due_is_kept_to_and_not_passed_on() {
     let front = format!("xdelay.{orders}");
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
     let at = i64::try_from(now.as_millis()).expect("before 292 million") + 400;
-    let both = headers([("x-deliver-at", AMQPValue::LongLongInt(at)), ("x-delay", text("rubbish"))]);
+    let both =
+        headers([("x-deliver-at", AMQPValue::LongLongInt(at)), ("x-delay", text("rubbish"))]);
     rabbit.publish(&front, both, b"at").await;
     let got = inbox.next().await;
     assert_eq!(header(&got, "x-delayed-due"), Some(AMQPValue::LongLongInt(at)));

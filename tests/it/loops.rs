@@ -21,8 +21,8 @@ use xdelay::shutdown::{self, Trigger};
 use xdelay::store::redis::{RedisStore, Settings};
 use xdelay::store::{Census, Store};
 
-use super::support::redis::{open, store};
 use super::support::eventually_is;
+use super::support::redis::{open, store};
 
 /// A whole replica, in this process.
 struct Replica {
@@ -172,7 +172,8 @@ async fn a_refused_message_is_tried_again_and_buried_in_the_end() {
     let buried = Census { dead: 1, ..Census::default() };
     eventually_is(buried, || replica.census()).await;
     let text = replica.metrics.render();
-    let count = "xdelay_postponed_total{broker=\"amqp\",destination=\"orders\",reason=\"unroutable\"} 3";
+    let count =
+        "xdelay_postponed_total{broker=\"amqp\",destination=\"orders\",reason=\"unroutable\"} 3";
     assert!(text.contains(count), "{text}");
     replica.stop().await;
 }

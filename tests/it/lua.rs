@@ -13,7 +13,10 @@ const GUARD: &str = include_str!("../../lua/guard.lua");
 
 macro_rules! script {
     ($name:literal) => {
-        concat!(include_str!("../../lua/guard.lua"), include_str!(concat!("../../lua/", $name, ".lua")))
+        concat!(
+            include_str!("../../lua/guard.lua"),
+            include_str!(concat!("../../lua/", $name, ".lua"))
+        )
     };
 }
 
@@ -186,8 +189,7 @@ async fn park_tells_when_what_it_ends_is_just_being_released() {
     let mut bucket = Bucket::new().await;
     bucket.run(PARK, &[park("u1", "a", PAST), park("u2", "b", PAST)].concat()).await;
     bucket.run(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
-    let arguments =
-        [park("u3", "a", FUTURE), vec!["cancel", "c", "b", "", "", ""]].concat();
+    let arguments = [park("u3", "a", FUTURE), vec!["cancel", "c", "b", "", "", ""]].concat();
     let answer = bucket.run(PARK, &arguments).await;
     assert_eq!(outcomes(&answer), ["replaced-leased", "cancelled-leased"]);
     let settled = bucket.run(SETTLE, &["u1", "t1", "a", "u2", "t1", "b"]).await;

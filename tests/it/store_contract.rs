@@ -8,7 +8,9 @@ use xdelay::broker::memory::MemoryBroker;
 use xdelay::broker::{Broker, Released};
 use xdelay::config::Durability;
 use xdelay::delay::When;
-use xdelay::message::{AmqpContent, BrokerKind, Content, Destination, Message, ProducerId, Reason, Uid};
+use xdelay::message::{
+    AmqpContent, BrokerKind, Content, Destination, Message, ProducerId, Reason, Uid,
+};
 use xdelay::store::{
     Claim, Entry, Error, Lease, Limit, Outcome, Parkings, Postponed, Recovery, Secured, Store,
 };
@@ -361,7 +363,8 @@ async fn redis_that_forgot_its_scripts_is_told_again() {
 async fn redis_that_was_killed_has_everything_it_answered() {
     let redis = PrivateRedis::start(&[]);
     let store = private_store(&redis);
-    let batch: Vec<_> = (0..100).map(|n| park(message(None, &n.to_string()), When::At(n))).collect();
+    let batch: Vec<_> =
+        (0..100).map(|n| park(message(None, &n.to_string()), When::At(n))).collect();
     let _ = store.park(&orders(), &batch).await.expect("parked");
     redis.kill();
     let started = Instant::now();
@@ -369,7 +372,8 @@ async fn redis_that_was_killed_has_everything_it_answered() {
     assert!(matches!(away, Error::Unavailable(_)), "{away}");
     assert!(started.elapsed() < Duration::from_secs(15), "a call is bounded in time");
     redis.start_again(&[]);
-    let claim = eventually("Redis is back", || async { store.claim(&orders(), limit(500)).await.ok() });
+    let claim =
+        eventually("Redis is back", || async { store.claim(&orders(), limit(500)).await.ok() });
     assert_eq!(claim.await.leases.len(), 100);
 }
 

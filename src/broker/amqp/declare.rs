@@ -4,11 +4,12 @@
 //! arguments is refused with 406, and the finding then says what mends it. Each step has a
 //! channel of its own, since a refusal closes it.
 
-use lapin::ExchangeKind;
+use futures_util::future::try_join_all;
 use lapin::options::{
     ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
 };
 use lapin::types::{FieldTable, ShortString};
+use lapin::{Channel, ExchangeKind};
 
 use super::link::{Link, answer};
 use super::topology::{self, Item};
@@ -31,8 +32,12 @@ pub(super) async fn capture(
     front: Front,
     mode: Mode,
 ) -> Result<(), Finding> {
+    let items = topology::items(destination, front);
+    if mode == Mode::Declare && all_at_once(link, &items).await.is_ok() {
+        return Ok(());
+    }
     let subject = format!("capture of {destination}");
-    for item in topology::items(destination, front) {
+    for item in items {
         if mode == Mode::Look && matches!(item, Item::Binding { .. }) {
             continue;
         }
@@ -51,6 +56,14 @@ pub(super) async fn capture(
     Ok(())
 }
 
+/// Declares everything in one go, without waiting in between: a front exchange that stands but is
+/// not bound yet would let a delayed message through undelayed.
+async fn all_at_once(link: &Link, items: &[Item]) -> Result<(), String> {
+    let channel = link.channel().await?;
+    try_join_all(items.iter().map(|item| declare(&channel, item, false))).await?;
+    answer("closing a channel", channel.close(200, "done".into())).await
+}
+
 /// Whether an exchange of this name stands.
 pub(super) async fn exists(link: &Link, exchange: &str) -> bool {
     let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
@@ -67,7 +80,12 @@ pub(super) async fn exists(link: &Link, exchange: &str) -> bool {
 
 async fn one(link: &Link, item: &Item, passive: bool) -> Result<(), String> {
     let channel = link.channel().await?;
-    let done = match item {
+    declare(&channel, item, passive).await?;
+    answer("closing a channel", channel.close(200, "done".into())).await
+}
+
+async fn declare(channel: &Channel, item: &Item, passive: bool) -> Result<(), String> {
+    match item {
         Item::Exchange { name, kind, internal, arguments } => {
             let options = ExchangeDeclareOptions {
                 passive,
@@ -97,11 +115,7 @@ async fn one(link: &Link, item: &Item, passive: bool) -> Result<(), String> {
                 answer("queue.bind", channel.queue_bind(to, source, key, options, arguments)).await
             }
         }
-    };
-    if done.is_ok() {
-        let _ = answer("closing a channel", channel.close(200, "done".into())).await;
     }
-    done
 }
 
 fn name_of(name: &str) -> Result<ShortString, String> {

@@ -55,14 +55,10 @@ impl Fixture for RabbitMq {
 
     async fn publish(&self, body: &str, delay_ms: u64) {
         let front = format!("xdelay.{}", self.exchange);
-        // The adapter declares it as soon as its intake begins.
-        eventually("the capture exchange stands", || async {
-            let channel = self.rabbit.connection.create_channel().await.expect("a channel");
-            let passive =
-                lapin::options::ExchangeDeclareOptions { passive: true, ..Default::default() };
-            let kind = lapin::ExchangeKind::Headers;
-            let name = front.as_str().into();
-            channel.exchange_declare(name, kind, passive, Default::default()).await.ok()
+        // The adapter declares everything before it begins to consume.
+        let queue = format!("xdelay.park.{}", self.exchange);
+        eventually("the capture queue is consumed", || async {
+            (self.rabbit.consumers(&queue).await > 0).then_some(())
         })
         .await;
         let delay = AMQPValue::LongLongInt(i64::try_from(delay_ms).expect("in range"));

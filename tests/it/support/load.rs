@@ -132,7 +132,8 @@ pub fn consume(url: &str, queue: &str, account: &Arc<Account>) -> JoinHandle<()>
             let Ok(channel) = connection.create_channel().await else { continue };
             let _ = channel.basic_qos(500, BasicQosOptions::default()).await;
             let options = BasicConsumeOptions::default();
-            let consume = channel.basic_consume(queue.as_str().into(), "".into(), options, table([]));
+            let consume =
+                channel.basic_consume(queue.as_str().into(), "".into(), options, table([]));
             let Ok(Ok(mut consumer)) = timeout(GIVE_UP, consume).await else { continue };
             while let Some(Ok(delivery)) = consumer.next().await {
                 let at = now_ms();

@@ -96,10 +96,18 @@ impl Rabbit {
 
     /// Ready messages of a queue.
     pub async fn ready(&self, queue: &str) -> u32 {
+        self.look(queue).await.map_or(0, |queue| queue.message_count())
+    }
+
+    /// Consumers of a queue.
+    pub async fn consumers(&self, queue: &str) -> u32 {
+        self.look(queue).await.map_or(0, |queue| queue.consumer_count())
+    }
+
+    async fn look(&self, queue: &str) -> Option<lapin::Queue> {
         let passive = QueueDeclareOptions { passive: true, ..Default::default() };
         let channel = self.connection.create_channel().await.expect("a channel");
-        let queue = channel.queue_declare(queue.into(), passive, table([])).await;
-        queue.map_or(0, |queue| queue.message_count())
+        channel.queue_declare(queue.into(), passive, table([])).await.ok()
     }
 }
 

@@ -61,9 +61,7 @@ pub fn properties(headers: &[(&[u8], &[u8])], correlation_id: Option<&[u8]>) -> 
     const DELIVERY_MODE: u16 = 1 << 12;
     const CORRELATION_ID: u16 = 1 << 10;
     let correlation_flag = correlation_id.map_or(0, |_| CORRELATION_ID);
-    let mut bytes = (HEADERS | DELIVERY_MODE | correlation_flag)
-        .to_be_bytes()
-        .to_vec();
+    let mut bytes = (HEADERS | DELIVERY_MODE | correlation_flag).to_be_bytes().to_vec();
     let mut table = Vec::new();
     for (name, value) in headers {
         table.extend(short(name));
@@ -137,8 +135,6 @@ impl Wire {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&payload).into_owned();
-        Err(io::Error::other(format!(
-            "awaited {awaited:?}, got {text:?}"
-        )))
+        Err(io::Error::other(format!("awaited {awaited:?}, got {text:?}")))
     }
 }

@@ -46,7 +46,8 @@ pub async fn keyspace(url: &str, prefix: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let keys: Vec<String> = redis.keys(format!("{prefix}*")).await.expect("keys");
     for key in keys {
-        let kind: String = redis::cmd("TYPE").arg(&key).query_async(&mut redis).await.expect("type");
+        let kind: String =
+            redis::cmd("TYPE").arg(&key).query_async(&mut redis).await.expect("type");
         let command = match kind.as_str() {
             "zset" => {
                 let mut range = redis::cmd("ZRANGE");
