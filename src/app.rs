@@ -128,7 +128,7 @@ async fn open(parts: &Parts) {
     let mut backoff = Backoff::for_connections();
     while let Err(why) = try_open(parts).await {
         parts.health.report(Finding::bad(START, format!("waits: {why}")));
-        tokio::time::sleep(backoff.next()).await;
+        tokio::time::sleep(backoff.failed()).await;
     }
     parts.health.report(Finding::good(START, "open"));
 }

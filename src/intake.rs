@@ -113,7 +113,7 @@ impl IntakeLoop {
                 Err(error) => self.say_unparked(&destination, &error),
             }
             tokio::select! {
-                () = tokio::time::sleep(backoff.next()) => {}
+                () = tokio::time::sleep(backoff.failed()) => {}
                 () = shutdown.requested() => return,
             }
         };

@@ -192,7 +192,7 @@ impl ReleaseLoop {
             let applied = conclusions.apply(store, &self.destination, &self.metrics).await;
             self.conclusions = applied.0;
             if !self.conclusions.is_empty() {
-                tokio::time::sleep(backoff.next()).await;
+                tokio::time::sleep(backoff.failed()).await;
             }
         }
     }
@@ -264,7 +264,7 @@ impl ReleaseLoop {
     fn storeless_for(&mut self, error: &Error) -> Wake {
         let detail = format!("what is due waits, the store does not answer: {error}");
         self.report(Finding::bad(self.subject("store"), detail));
-        Wake::After(self.storeless.next())
+        Wake::After(self.storeless.failed())
     }
 
     fn take_outcomes(&mut self, (outcomes, permit): Outcomes) {
@@ -304,7 +304,7 @@ impl ReleaseLoop {
 
     /// The destination takes nothing: what was claimed ahead goes back too, and a probe follows.
     fn begin_waiting(&mut self, reason: &Reason) {
-        self.probe_at = Some(Instant::now() + self.waiting.next());
+        self.probe_at = Some(Instant::now() + self.waiting.failed());
         if let Some(batch) = self.claimed.take() {
             for lease in batch.leases {
                 self.conclusions.give_back(lease.into_ticket(), reason.clone());

@@ -25,7 +25,7 @@ impl Backoff {
     }
 
     /// The wait after one more failure.
-    pub fn next(&mut self) -> Duration {
+    pub fn failed(&mut self) -> Duration {
         let wait = wait_after(self.failures, self.first, self.max);
         self.failures = self.failures.saturating_add(1);
         wait
@@ -58,11 +58,11 @@ mod tests {
         let second = Duration::from_secs(1);
         let mut backoff = Backoff::new(second, 5 * second);
         for bound in [1, 2, 4, 5, 5] {
-            let wait = backoff.next();
+            let wait = backoff.failed();
             assert!(wait >= bound * second / 2 && wait <= bound * second, "{wait:?}");
         }
         backoff.reset();
-        assert!(backoff.next() <= second);
+        assert!(backoff.failed() <= second);
         assert!(wait_after(u32::MAX, second, 5 * second) <= 5 * second);
     }
 }

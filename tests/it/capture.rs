@@ -249,7 +249,7 @@ async fn unroutable_messages_among_routable_ones_are_told_apart() {
             body.as_bytes(),
             properties,
         );
-        let _ = publish.await.expect("published");
+        drop(publish.await.expect("published"));
     }
     let mut inbox = rabbit.consume(&orders).await;
     for _ in 0..messages / 2 {

@@ -12,6 +12,9 @@
 //! | `crash` | kill -9 of everything, under load |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
 
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
+#![allow(unreachable_pub, reason = "nothing is reached from outside a test binary")]
+
 mod broker_contract;
 mod capture;
 mod command;

@@ -114,7 +114,7 @@ impl QueueConsumer {
             };
             self.shared.health.report(Finding::bad(&*subject, why));
             tokio::select! {
-                () = tokio::time::sleep(backoff.next()) => {}
+                () = tokio::time::sleep(backoff.failed()) => {}
                 () = stop.requested() => return,
             }
         }
