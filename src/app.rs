@@ -126,19 +126,11 @@ async fn work(
 /// Waits until the store knows every destination and agrees that this is the broker it parks for.
 async fn open(parts: &Parts) {
     let mut backoff = Backoff::for_connections();
-    while let Err(why) = try_open(parts).await {
+    while let Err(why) = parts.open().await {
         parts.health.report(Finding::bad(START, format!("waits: {why}")));
         tokio::time::sleep(backoff.failed()).await;
     }
     parts.health.report(Finding::good(START, "open"));
-}
-
-async fn try_open(parts: &Parts) -> Result<(), String> {
-    let configured = parts.broker.destinations();
-    parts.destinations.open_all(&configured).await.map_err(|error| error.to_string())?;
-    let broker = parts.broker.identity().await.map_err(|why| format!("rabbitmq: {why}"))?;
-    let bound = parts.store.bind(parts.broker.kind(), &broker).await;
-    bound.map_err(|error| error.to_string())
 }
 
 /// Runs a release loop for every destination, those that turn up later included.

@@ -61,6 +61,18 @@ impl Parts {
         })
     }
 
+    /// Makes every destination known to the store, and binds its namespace to this broker.
+    ///
+    /// # Errors
+    /// What is away, or that the namespace is another's.
+    pub async fn open(&self) -> Result<(), String> {
+        let configured = self.broker.destinations();
+        self.destinations.open_all(&configured).await.map_err(|error| error.to_string())?;
+        let broker = self.broker.identity().await.map_err(|why| format!("rabbitmq: {why}"))?;
+        let bound = self.store.bind(self.broker.kind(), &broker).await;
+        bound.map_err(|error| error.to_string())
+    }
+
     /// For `xdelay check`: looks at store and broker.
     pub fn watched(&self) -> Watched {
         Watched {

@@ -13,6 +13,10 @@ pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
         let parts = Parts::new(&config)?;
         let mut findings = vec![Finding::good("configuration", "understood")];
         findings.extend(parts.watched().look().await);
+        findings.push(match parts.open().await {
+            Ok(()) => Finding::good("namespace", "is this broker's"),
+            Err(why) => Finding::bad("namespace", why),
+        });
         anyhow::Ok(findings)
     })?;
     for finding in &findings {

@@ -50,22 +50,43 @@ async fn a_topology_of_ones_own_is_only_checked_and_can_be_imported() {
     let orders = rabbit.destination().await;
     let mut sidecar = Sidecar::new(&[&orders]);
     sidecar.set("AMQP__DECLARE", "false");
-    sidecar.spawn();
-    sidecar.unready_saying("xdelay topology").await;
+    let user = unique("user");
+    control(&["add_user", &user, "secret"]);
+    let url = setting("TEST_AMQP_URL").replace("guest:guest", &format!("{user}:secret"));
+    sidecar.set("AMQP__URL", &url);
     let output = sidecar.output_of(&["topology", "--format", "definitions"]);
     assert!(output.status.success());
+    let definitions: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rights = &definitions["permissions"][0];
+    let right = |name: &str| rights[name].as_str().expect("a pattern").to_owned();
+    let [configure, write, read] = ["configure", "write", "read"].map(right);
+    assert_eq!(configure, "^$");
+    // At first with too few rights to see the binding.
+    let targets = format!("^{orders}$");
+    control(&["set_permissions", &user, &configure, &targets, &read]);
+    sidecar.spawn();
+    sidecar.unready_saying("xdelay topology").await;
     let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), output.stdout).expect("written");
+    let but_permissions = {
+        let mut all = definitions.clone();
+        all.as_object_mut().expect("an object").remove("permissions");
+        all.to_string()
+    };
+    std::fs::write(file.path(), but_permissions).expect("written");
     make_readable(file.path());
-    // As at boot and over the management API.
-    let path = file.path().to_str().expect("a path");
-    let import =
-        format!("{{ok, F}} = file:read_file(\"{path}\"), rabbit_definitions:import_raw(F).");
-    control(&["eval", &import]);
+    control(&["import_definitions", file.path().to_str().expect("a path")]);
+    sidecar.unready_saying("pass undelayed").await;
+    control(&["set_permissions", &user, &configure, &write, &read]);
+    let commands = String::from_utf8_lossy(&output.stderr).into_owned();
+    let binding = commands.lines().find_map(|line| line.strip_prefix("rabbitmqctl eval '"));
+    let binding = binding.and_then(|line| line.strip_suffix('\'')).expect("a command");
+    assert!(control(&["eval", binding]).contains("ok"));
     sidecar.ready().await;
     let mut inbox = rabbit.consume(&orders).await;
     rabbit.publish(&format!("xdelay.{orders}"), delayed(100), b"later").await;
-    assert_eq!(inbox.next().await.data, b"later");
+    let got = inbox.next().await;
+    assert!(header(&got, "x-delayed-uid").is_some(), "it was held back");
+    control(&["delete_user", &user]);
 }
 
 /// The node may run as another user.

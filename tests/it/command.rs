@@ -106,4 +106,7 @@ async fn a_namespace_of_another_broker_is_refused() {
     elsewhere.spawn();
     let said = elsewhere.unready_saying("redis.namespace").await;
     assert!(said.contains("vhost"), "{said}");
+    assert!(elsewhere.log().contains("redis.namespace"), "the log says it too");
+    let table = printed(&elsewhere.output_of(&["check"]).stdout);
+    assert!(table.contains("redis.namespace"), "{table}");
 }

@@ -30,6 +30,8 @@ use crate::shutdown::Shutdown;
 
 /// The window of a consumer that does not know how large its messages are.
 const WINDOW_UNKNOWN: u16 = 64;
+/// How long a policy that dropped a message keeps `/ready` failing after the last one.
+const POLICY_REMEMBERED: Duration = Duration::from_secs(600);
 /// How much wider a window gets at a time.
 const WIDENING: usize = 8;
 
@@ -304,7 +306,8 @@ impl QueueConsumer {
              with `rabbitmqctl list_queues name policy effective_policy_definition` and remove \
              its overflow, max-length, message-ttl and delivery-limit for queues `xdelay.*`"
         );
-        self.shared.health.report(Finding::bad(format!("policy {queue}"), detail));
+        let finding = Finding::bad(format!("policy {queue}"), detail);
+        self.shared.health.report_for(finding, POLICY_REMEMBERED);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::finding::Finding;
 pub(super) enum Mode {
     /// Make what is missing.
     Declare,
-    /// Only look; bindings cannot be seen this way.
+    /// Only look, but for bindings, which cannot be looked at: they are made where they lack.
     Look,
 }
 
@@ -36,24 +36,30 @@ pub(super) async fn capture(
     if mode == Mode::Declare && all_at_once(link, &items).await.is_ok() {
         return Ok(());
     }
-    let subject = format!("capture of {destination}");
     for item in items {
-        if mode == Mode::Look && matches!(item, Item::Binding { .. }) {
-            continue;
-        }
-        if mode == Mode::Look {
-            let passive = one(link, &item, true).await;
-            passive.map_err(|why| Finding::bad(&*subject, missing(&item, &why)))?;
-        }
-        if let Err(why) = one(link, &item, false).await {
-            // Without the right to configure, that it exists is all that can be seen.
-            if mode == Mode::Look && why.contains("ACCESS_REFUSED") {
-                continue;
-            }
-            return Err(Finding::bad(&*subject, mend(&item, &why)));
-        }
+        look_at(link, &item, mode)
+            .await
+            .map_err(|why| Finding::bad(format!("capture of {destination}"), why))?;
     }
     Ok(())
+}
+
+/// Declares one item, or looks whether it stands; says what mends it.
+async fn look_at(link: &Link, item: &Item, mode: Mode) -> Result<(), String> {
+    let refused = |why: &str| why.contains("ACCESS_REFUSED");
+    if mode == Mode::Look && !matches!(item, Item::Binding { .. }) {
+        one(link, item, true).await.map_err(|why| missing(item, &why))?;
+    }
+    match (one(link, item, false).await, item) {
+        (Ok(()), _) => Ok(()),
+        // A client sees bindings only by making them, which changes nothing where they stand.
+        (Err(why), Item::Binding { .. }) if mode == Mode::Look && refused(&why) => {
+            Err(unseen(item, &why))
+        }
+        // Without the right to configure, that it stands is all that can be seen.
+        (Err(why), _) if mode == Mode::Look && refused(&why) => Ok(()),
+        (Err(why), _) => Err(mend(item, &why)),
+    }
 }
 
 /// Declares everything in one go, without waiting in between: a front exchange that stands but is
@@ -126,6 +132,14 @@ fn missing(item: &Item, why: &str) -> String {
     let what = describe(item);
     format!(
         "{what} is not there; run the commands of `xdelay topology`, or set amqp.declare = true ({why})"
+    )
+}
+
+fn unseen(item: &Item, why: &str) -> String {
+    let what = describe(item);
+    format!(
+        "whether {what} stands cannot be seen ({why}), and without it messages pass undelayed: \
+         grant the rights that `xdelay topology` prints"
     )
 }
 

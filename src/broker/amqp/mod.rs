@@ -58,6 +58,8 @@ pub struct AmqpBroker {
     /// Exchanges that took a probe. One is not probed again while it stands, for every probe
     /// leaves a line in the broker's log.
     writable: Mutex<HashSet<String>>,
+    /// Who the broker is, as long as it stays connected.
+    identity: Mutex<Option<Identity>>,
 }
 
 impl AmqpBroker {
@@ -91,7 +93,19 @@ impl AmqpBroker {
             consumers: Arc::new(consumers),
             releaser: Releaser::new(link("release"), on_unroutable, Arc::clone(metrics)),
             writable: Mutex::default(),
+            identity: Mutex::default(),
         }
+    }
+
+    /// Who the broker is; asked once for each connection.
+    async fn known_identity(&self) -> Result<Identity, String> {
+        let known = || self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(identity) = known().clone() {
+            return Ok(identity);
+        }
+        let (identity, _) = self.identify().await?;
+        *known() = Some(identity.clone());
+        Ok(identity)
     }
 
     /// Asks each node in turn.
@@ -202,12 +216,13 @@ impl Broker for AmqpBroker {
         let mut findings = Vec::new();
         for link in [&self.consumers.link, &self.releaser.link] {
             if let Err(why) = link.connection().await {
+                *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 return vec![Finding::bad("rabbitmq", why)];
             }
         }
         findings.push(Finding::good("rabbitmq", "connected, twice: intake and release"));
-        findings.push(match self.identify().await {
-            Ok((identity, _)) => Self::check_version(&identity),
+        findings.push(match self.known_identity().await {
+            Ok(identity) => Self::check_version(&identity),
             Err(why) => Finding::warning("rabbitmq version", why),
         });
         for exchange in &self.exchanges {
