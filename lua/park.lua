@@ -33,7 +33,8 @@ local now = math.ceil(clock())
 local sequence = redis.call('INCRBY', seq_key, #ARGV / 6)
 local earliest = -1
 
--- Ends the message that has this id now, wherever it is; says where it was.
+-- Ends the message that has this id now, wherever it is. Says 'leased' also of one that was leased
+-- before and came back: a holder may have published it and been lost, so it may be delivered.
 local function end_holder_of(id, dead_too)
   local uid = redis.call('HGET', ids_key, id)
   if not uid then return nil end
@@ -48,7 +49,7 @@ local function end_holder_of(id, dead_too)
     return nil
   end
   redis.call('HDEL', msg_key, uid)
-  redis.call('HDEL', meta_key, uid)
+  if redis.call('HDEL', meta_key, uid) == 1 then was = 'leased' end
   redis.call('HDEL', ids_key, id)
   return was
 end

@@ -29,6 +29,8 @@ use crate::shutdown::{self, Shutdown, Trigger};
 
 /// How long stopping may take: orchestrators kill after thirty seconds.
 const STOP_WITHIN: Duration = Duration::from_secs(25);
+/// How long saying goodbye to the broker may take after that.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// How much of that the intake may have.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
@@ -74,7 +76,7 @@ pub async fn run(config: Config, signal: impl Future<Output = ()>) -> anyhow::Re
             }
         }
     }
-    parts.broker.close().await;
+    let _ = timeout(CLOSE_WITHIN, parts.broker.close()).await;
     stop_all.stop();
     let _ = timeout(Duration::from_secs(1), served.join_next()).await;
     tracing::info!("stopped");

@@ -98,8 +98,8 @@ impl IntakeLoop {
     async fn secure(
         &self,
         destination: Destination,
-        entries: Vec<Entry>,
-        receipts: Vec<Receipt>,
+        mut entries: Vec<Entry>,
+        mut receipts: Vec<Receipt>,
         mut shutdown: Shutdown,
     ) {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
@@ -115,6 +115,10 @@ impl IntakeLoop {
             tokio::select! {
                 () = tokio::time::sleep(backoff.failed()) => {}
                 () = shutdown.requested() => return,
+            }
+            forget_void(&mut entries, &mut receipts);
+            if entries.is_empty() {
+                return;
             }
         };
         if backoff.failures() > 0 {
@@ -157,6 +161,15 @@ impl IntakeLoop {
         let detail = format!("nothing is parked, the broker keeps what comes in: {error}");
         self.health.report(Finding::bad(subject(destination), detail));
     }
+}
+
+/// Drops what the broker took back while the store was away.
+fn forget_void(entries: &mut Vec<Entry>, receipts: &mut Vec<Receipt>) {
+    let live: Vec<bool> = receipts.iter().map(|receipt| !receipt.is_void()).collect();
+    let mut keep = live.iter();
+    entries.retain(|_| keep.next() == Some(&true));
+    let mut keep = live.iter();
+    receipts.retain(|_| keep.next() == Some(&true));
 }
 
 fn subject(destination: &Destination) -> String {

@@ -13,6 +13,9 @@ use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 use crate::store::{Recovery, Store};
 
+/// A look that gave back so many has probably left some: look again at once.
+const FULL: u64 = 500;
+
 /// Watches over the leases of all destinations.
 pub struct RecoverLoop {
     /// Where the leases are.
@@ -29,8 +32,12 @@ impl RecoverLoop {
     /// Runs until shutdown.
     pub async fn run(self, mut shutdown: Shutdown) {
         loop {
+            // Also those that another replica met, and may not live to release.
+            if let Err(error) = self.destinations.open_all(&[]).await {
+                tracing::debug!(%error, "cannot look for new destinations");
+            }
             for destination in self.destinations.all() {
-                self.run_once(&destination).await;
+                while self.run_once(&destination).await.recovered >= FULL {}
             }
             tokio::select! {
                 () = tokio::time::sleep(self.lease / 4) => {}

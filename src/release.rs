@@ -201,6 +201,13 @@ impl ReleaseLoop {
         let Some(Batch { leases, deadline, permit }) = batch else {
             return (Vec::new(), None);
         };
+        let late = Instant::now() + self.shared.settings.lease / 8 >= deadline;
+        if late {
+            // Claimed ahead, and held up since: whoever claims it next has the time for it.
+            let reason = Reason::new("late", "its lease would end before its confirm");
+            let late = |lease| (lease, Err(NotReleased::Late(reason.clone())));
+            return (leases.into_iter().map(late).collect(), Some(permit));
+        }
         let broker = &self.shared.broker;
         let outcomes = broker.release(&self.destination, &leases, deadline).await;
         assert_eq!(outcomes.len(), leases.len(), "every lease has an outcome");
@@ -219,14 +226,17 @@ impl ReleaseLoop {
         if allowed == 0 {
             return Ok(None);
         }
-        let permit = Arc::clone(&self.shared.in_flight).acquire_many_owned(allowed as u32).await;
-        let Ok(mut permit) = permit else {
+        // Never waited for: what frees permits may be this very turn's own batch.
+        let permits = Arc::clone(&self.shared.in_flight);
+        let Ok(mut permit) = permits.try_acquire_many_owned(allowed as u32) else {
+            self.shared.limiter.give_back(allowed);
             return Ok(None);
         };
         let deadline = Instant::now() + settings.lease / 2;
         let limit =
             Limit { messages: allowed, bytes: self.shared.claim_bytes, lease: settings.lease };
-        let mut claim = self.shared.store.claim(&self.destination, limit).await?;
+        let claimed = self.shared.store.claim(&self.destination, limit).await;
+        let mut claim = claimed.inspect_err(|_| self.shared.limiter.give_back(allowed))?;
         let leases = std::mem::take(&mut claim.leases);
         self.shared.limiter.give_back(allowed.saturating_sub(leases.len()));
         drop(permit.split(allowed.saturating_sub(leases.len())));
@@ -235,14 +245,14 @@ impl ReleaseLoop {
     }
 
     fn take_claim(&mut self, claimed: Option<(Claim, Batch)>) -> Wake {
-        if self.storeless.failures() > 0 {
-            self.storeless.reset();
-            self.report(Finding::good(self.subject("store"), "answers again"));
-        }
         let Some((claim, batch)) = claimed else {
             let probe = self.probe_at.map(|at| at.saturating_duration_since(Instant::now()));
             return Wake::After(probe.unwrap_or(self.shared.limiter.refill()));
         };
+        if self.storeless.failures() > 0 {
+            self.storeless.reset();
+            self.report(Finding::good(self.subject("store"), "answers again"));
+        }
         self.metrics.buried_by_store("body-missing", claim.bodiless);
         for unreadable in claim.unreadable {
             let newer = self.shared.settings.retry.max;
@@ -253,6 +263,8 @@ impl ReleaseLoop {
             self.claimed = Some(batch);
             return Wake::Now;
         }
+        // Nothing is left to wait for: what waited was cancelled, or others released it.
+        self.end_waiting();
         let (until, poll) = match claim.next_due {
             Some(due) => (due, POLL_MAX),
             None => (UnixMs::MAX, POLL_IDLE),
@@ -270,8 +282,7 @@ impl ReleaseLoop {
     fn take_outcomes(&mut self, (outcomes, permit): Outcomes) {
         self.conclusions.hold(permit);
         let now = self.shared.clock.now();
-        let mut held_up = None;
-        let mut took_one = false;
+        let (mut held_up, mut unconfirmed, mut took_one) = (None, None, false);
         for (lease, outcome) in outcomes {
             match outcome {
                 Ok(released) => {
@@ -293,12 +304,23 @@ impl ReleaseLoop {
                     held_up.get_or_insert_with(|| reason.clone());
                     self.conclusions.give_back(lease.into_ticket(), reason);
                 }
+                Err(NotReleased::Late(reason)) => {
+                    self.metrics.postponed(&reason);
+                    self.conclusions.give_back(lease.into_ticket(), reason);
+                }
+                Err(NotReleased::Unconfirmed(reason)) => {
+                    self.metrics.postponed(&reason);
+                    unconfirmed.get_or_insert_with(|| reason.clone());
+                    let wait = self.shared.settings.lease;
+                    self.conclusions.put_off(lease.into_ticket(), wait, reason);
+                }
             }
         }
-        match held_up {
-            Some(reason) => self.begin_waiting(&reason),
-            None if took_one => self.end_waiting(),
-            None => {}
+        match (held_up, unconfirmed) {
+            (Some(reason), _) => self.begin_waiting(&reason),
+            (None, Some(reason)) if !took_one => self.begin_waiting(&reason),
+            _ if took_one => self.end_waiting(),
+            _ => {}
         }
     }
 

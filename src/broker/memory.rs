@@ -183,6 +183,10 @@ impl Ledger for State {
             inner.unacked.remove(&first);
         }
     }
+
+    fn is_void(&self) -> bool {
+        false
+    }
 }
 
 struct MemoryIntake {

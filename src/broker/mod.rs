@@ -131,11 +131,20 @@ pub struct Receipt {
 pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// The capture with this number is safe. Must not block.
     fn secured(&self, number: u64);
+
+    /// The broker can no longer be told: it delivers again whatever was not acked.
+    fn is_void(&self) -> bool;
 }
 
 impl Receipt {
     pub(in crate::broker) fn new(uid: Uid, ledger: Arc<dyn Ledger>, number: u64) -> Self {
         Self { uid, ledger, number }
+    }
+
+    /// The broker has taken this delivery back and gives it to somebody else: whoever holds it
+    /// should forget it. Parking it late would bring back what was cancelled meanwhile.
+    pub fn is_void(&self) -> bool {
+        self.ledger.is_void()
     }
 
     /// Tells the broker, soon and in order, that it may forget this message.
@@ -173,4 +182,9 @@ pub enum NotReleased {
     Hopeless(Reason),
     /// The destination takes nothing for now, whatever the message: wait, and count nothing.
     Waiting(Reason),
+    /// Too little of its lease was left to try: claim it again, and count nothing.
+    Late(Reason),
+    /// It was published, but not confirmed in time: try it later, and count nothing. One queue
+    /// without a majority can do this to its own messages alone.
+    Unconfirmed(Reason),
 }

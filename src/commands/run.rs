@@ -1,6 +1,7 @@
 //! `xdelay run`
 
 use std::io::IsTerminal;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -9,8 +10,17 @@ use tracing_subscriber::EnvFilter;
 use xdelay::app;
 use xdelay::config::Config;
 
+/// Stack of every thread, in bytes. lapin decodes nested header tables by recursion, and a header
+/// of the largest size can nest 26 000 levels deep, which the usual 2 MiB do not survive. It is
+/// address space, not memory, until somebody sends such a message.
+const STACK: &str = "67108864";
+
 pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
+    if std::env::var_os("RUST_MIN_STACK").is_none() {
+        return Err(begin_again_with_stack().into());
+    }
     log_to_stderr();
+    abort_on_panic();
     let runtime = tokio::runtime::Runtime::new().context("no threads to run on")?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).context("no SIGTERM")?;
@@ -26,10 +36,33 @@ pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Starts this same command anew in this process, where threads get more stack: lapin makes its
+/// own, and the standard library takes their size from the environment alone.
+fn begin_again_with_stack() -> std::io::Error {
+    let this = match std::env::current_exe() {
+        Ok(this) => this,
+        Err(error) => return error,
+    };
+    let mut again = std::process::Command::new(this);
+    again.args(std::env::args_os().skip(1)).env("RUST_MIN_STACK", STACK).exec()
+}
+
+/// A loop that ended by a bug would leave a process that looks alive and does nothing. What is in
+/// hand is safe in the broker or the store, so it is better to end whole and be started again.
+fn abort_on_panic() {
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tracing::error!(%panic, "a bug: xdelay ends itself");
+        say(panic);
+        std::process::abort();
+    }));
+}
+
 /// For people on a terminal, else as JSON, one object a line. `RUST_LOG` chooses what is said.
 fn log_to_stderr() {
-    let quiet = "info,lapin=off,amq_protocol=off";
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(quiet));
+    // lapin logs returned messages whole, and no level of ours should make it.
+    let wanted = std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_owned());
+    let filter = EnvFilter::new(format!("{wanted},lapin=off,amq_protocol=off"));
     let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter);
     if std::io::stderr().is_terminal() {
         log.with_target(false).init();

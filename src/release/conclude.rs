@@ -46,7 +46,12 @@ impl Conclusions {
 
     /// Puts it back as it was: to its due, with no attempt counted.
     pub(super) fn give_back(&mut self, ticket: Ticket, reason: Reason) {
-        self.postponed.push(Postponed { ticket, wait: Duration::ZERO, counts: false, reason });
+        self.put_off(ticket, Duration::ZERO, reason);
+    }
+
+    /// Puts it back to be claimed after a wait, with no attempt counted.
+    pub(super) fn put_off(&mut self, ticket: Ticket, wait: Duration, reason: Reason) {
+        self.postponed.push(Postponed { ticket, wait, counts: false, reason });
     }
 
     /// Refused by the broker: tried again later, and after the last attempt buried.

@@ -282,6 +282,25 @@ async fn unroutable_messages_among_routable_ones_are_told_apart() {
     assert_eq!(sidecar.metric("xdelay_released_total"), half);
 }
 
+/// Host and port of the node under test.
+fn address() -> String {
+    let url = setting("TEST_AMQP_URL");
+    url.split('@').nth(1).expect("a host").split('/').next().expect("a port").to_owned()
+}
+
+#[tokio::test]
+async fn what_is_put_into_the_rescue_queue_by_hand_is_kept_for_an_operator() {
+    let url = own_vhost();
+    let rabbit = Rabbit::connect_to(&url).await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("AMQP__URL", &url);
+    sidecar.start().await;
+    rabbit.publish_with_key("", "xdelay.rescue", delayed(10), b"whose?").await;
+    eventually_is(1.0, || async { sidecar.metric("xdelay_dead") }).await;
+    sidecar.ready().await;
+}
+
 #[tokio::test]
 async fn a_message_that_cannot_be_decoded_is_set_aside_and_the_flow_goes_on() {
     let rabbit = Rabbit::connect().await;
@@ -291,9 +310,7 @@ async fn a_message_that_cannot_be_decoded_is_set_aside_and_the_flow_goes_on() {
     let front = format!("xdelay.{orders}");
     let mut inbox = rabbit.consume(&orders).await;
     rabbit.publish(&front, delayed(50), b"before").await;
-    let address = setting("TEST_AMQP_URL");
-    let address = address.split('@').nth(1).expect("a host").split('/').next().expect("a port");
-    let (address, exchange) = (address.to_owned(), front.clone());
+    let (address, exchange) = (address(), front.clone());
     let poison = move || {
         let name: &[u8] = b"bad-\xff-name";
         let odd = properties(&[(b"x-delay", b"50"), (name, b"v")], None);
@@ -308,6 +325,34 @@ async fn a_message_that_cannot_be_decoded_is_set_aside_and_the_flow_goes_on() {
     eventually_is(1.0, || async { sidecar.metric("xdelay_dead") }).await;
     sidecar.ready().await;
     assert!(sidecar.log().contains("cannot be decoded"));
+}
+
+/// lapin decodes nested tables by recursion: on a stack of the usual size, this ends the process
+/// before anything of ours has seen the message, again after every restart.
+#[tokio::test]
+async fn headers_nested_ever_so_deep_do_not_end_the_process() {
+    const LEVELS: u32 = 20_000;
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.start().await;
+    let front = format!("xdelay.{orders}");
+    // One array in the other, outermost first: type, then the bytes that follow.
+    let nested =
+        (0..LEVELS).rev().flat_map(|inner| [b'A'].into_iter().chain((inner * 5).to_be_bytes()));
+    let mut table = b"\x07x-delayI\0\0\0\x32\x04deep".to_vec();
+    table.extend(nested);
+    let mut odd = (1_u16 << 13).to_be_bytes().to_vec();
+    odd.extend(u32::try_from(table.len()).expect("in range").to_be_bytes());
+    odd.extend(table);
+    let (address, exchange) = (address(), front.clone());
+    let publish =
+        move || publish_raw(&*address, "/", "guest", "guest", &exchange, b"else", &odd, b"deep");
+    tokio::task::spawn_blocking(publish).await.expect("joined").expect("published");
+    rabbit.publish(&front, delayed(50), b"after").await;
+    // No consumer here: this test's own lapin has a small stack.
+    eventually_is(2.0, || async { sidecar.metric("xdelay_released_total") }).await;
+    assert!(sidecar.stop().await, "it is still the same process");
 }
 
 #[tokio::test]

@@ -193,6 +193,37 @@ async fn a_refused_message_does_not_hold_up_its_neighbours() {
 }
 
 #[tokio::test]
+async fn a_message_without_a_confirm_does_not_hold_up_its_neighbours() {
+    let (_, settings) = store();
+    let broker = MemoryBroker::new("orders");
+    let late = Reason::new("unconfirmed", "no confirm in time");
+    broker.answer_next(NotReleased::Unconfirmed(late));
+    for body in ["a", "b", "c"] {
+        broker.publish(hold(body, When::At(1_000)));
+    }
+    let replica = Replica::start(&broker, &settings).await;
+    let expected: Vec<_> = ["b", "c", "a"].map(str::to_owned).into();
+    eventually_is(expected, || async { replica.bodies() }).await;
+    assert!(replica.health.is_ready());
+    replica.stop().await;
+}
+
+#[tokio::test]
+async fn a_backlog_drains_with_no_more_in_flight_than_one_batch() {
+    let (_, settings) = store();
+    let broker = MemoryBroker::new("orders");
+    for n in 0..300 {
+        broker.publish(hold(&n.to_string(), When::At(1_000)));
+    }
+    let mut release = release_settings();
+    release.max_in_flight = release.batch;
+    let replica = Replica::start_with(&broker, &settings, release).await;
+    eventually_is(300, || async { broker.received().len() }).await;
+    eventually_is(nothing_left(), || replica.census()).await;
+    replica.stop().await;
+}
+
+#[tokio::test]
 async fn a_destination_that_takes_nothing_waits_and_counts_nothing() {
     let (_, settings) = store();
     let broker = MemoryBroker::new("orders");

@@ -198,6 +198,18 @@ async fn park_tells_when_what_it_ends_is_just_being_released() {
 }
 
 #[tokio::test]
+async fn park_never_says_plainly_cancelled_of_what_may_have_been_delivered() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &park("u1", "a", PAST)).await;
+    bucket.run(CLAIM, &["10", "1000", "0", "t1", "3"]).await;
+    // Its holder is lost, perhaps after it published.
+    bucket.run(RECOVER, &["10", "3"]).await;
+    let answer = bucket.run(PARK, &["cancel", "c", "a", "", "", ""]).await;
+    assert_eq!(outcomes(&answer), ["cancelled-leased"]);
+    bucket.holds(&[]).await;
+}
+
+#[tokio::test]
 async fn claim_takes_what_is_due_and_says_when_the_next_is() {
     let mut bucket = Bucket::new().await;
     let arguments = [park("u1", "", PAST), park("u2", "", FUTURE)].concat();

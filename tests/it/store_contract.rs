@@ -387,8 +387,10 @@ async fn redis_that_was_emptied_is_noticed() {
     assert!(!second.rolled_back);
     let mut connection = super::support::redis::connection(&redis.url()).await;
     let _: String = redis::cmd("FLUSHALL").query_async(&mut connection).await.expect("flushed");
-    let third = store.park(&orders(), &entries()).await.expect("parked");
-    assert!(third.rolled_back);
+    let more: Vec<_> = (0..9).map(|_| park(message(None, "b"), When::In(60_000))).collect();
+    let third = store.park(&orders(), &more).await.expect("parked");
+    assert!(third.rolled_back, "although the batch is larger than what was lost");
+    assert!(!store.park(&orders(), &entries()).await.expect("parked").rolled_back);
 }
 
 #[tokio::test]

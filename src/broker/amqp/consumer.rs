@@ -24,7 +24,7 @@ use crate::broker::{Delivery, Receipt};
 use crate::config::Front;
 use crate::finding::Finding;
 use crate::health::Health;
-use crate::message::{Destination, Uid};
+use crate::message::{Destination, Reason, Uid};
 use crate::retry::Backoff;
 use crate::shutdown::Shutdown;
 
@@ -110,6 +110,8 @@ impl QueueConsumer {
                 End::Stopped => return,
                 End::Lost(why) => why,
                 End::Undecodable(why) => {
+                    let undecodable = format!("looks for what cannot be decoded: {why}");
+                    self.shared.health.report(Finding::bad(&*subject, undecodable));
                     let swept = quarantine::sweep(&self, &mut stop).await;
                     swept.map_or(why, |swept| format!("{swept} set aside"))
                 }
@@ -137,6 +139,7 @@ impl QueueConsumer {
         let taking = async {
             let end = self.take(&channel, &ledger, stop, backoff).await;
             if matches!(end, End::Stopped) {
+                ledger.withhold(false);
                 // Acks go on until the intake has drained.
                 drained.requested().await;
                 ledger.all_told().await;
@@ -197,12 +200,21 @@ impl QueueConsumer {
                     Some(Err(error)) => return end_of(&error),
                     None => return End::Lost("the broker cancelled the consumer".into()),
                 }
-                if sizes.count >= usize::from(window) && self.wanted(&sizes, window) != window {
+                if sizes.count < usize::from(window) {
+                    continue;
+                }
+                if self.wanted(&sizes, window) != window {
                     break;
                 }
+                // Anew for every window: large messages must not drown in many small ones.
+                sizes = Sizes::default();
             }
             let next = self.wanted(&sizes, window);
-            if let Err(end) = self.drain(channel, &mut consumer, ledger, window).await {
+            let drained = tokio::select! {
+                drained = self.drain(channel, &mut consumer, ledger, window) => drained,
+                () = stop.requested() => return self.unsubscribe(channel, &consumer).await,
+            };
+            if let Err(end) = drained {
                 return end;
             }
             window = next;
@@ -272,6 +284,7 @@ impl QueueConsumer {
         let message::Delivery { delivery_tag, exchange, routing_key, properties, data, .. } =
             delivery;
         let destination = self.queue.destination(exchange.as_str());
+        let undestined = &*destination.name == topology::RESCUE_QUEUE;
         let dead_in = match self.queue {
             Queue::Park(_) => None,
             Queue::Rescue => Some(topology::park(&destination.name)),
@@ -283,14 +296,16 @@ impl QueueConsumer {
         }
         let captured = self.shared.reader.read(&routing_key, properties, data, dead_in.as_deref());
         let uid = Uid::fresh();
-        ledger.delivered(delivery_tag);
+        if !ledger.delivered(delivery_tag) {
+            return Err(End::Lost(format!("delivery {delivery_tag} came out of turn")));
+        }
         let receipt = Receipt::new(uid.clone(), Arc::clone(ledger) as _, delivery_tag);
         let delivery = Delivery {
             destination,
             uid,
             content: captured.content,
             priority: captured.priority,
-            wish: captured.wish,
+            wish: if undestined { Err(undestined_reason()) } else { captured.wish },
             delay_ms: captured.delay_ms,
             receipt,
         };
@@ -309,6 +324,13 @@ impl QueueConsumer {
         let finding = Finding::bad(format!("policy {queue}"), detail);
         self.shared.health.report_for(finding, POLICY_REMEMBERED);
     }
+}
+
+fn undestined_reason() -> Reason {
+    Reason::new(
+        "undestined",
+        "it was put into the rescue queue by hand: nobody knows where it goes",
+    )
 }
 
 /// How large the messages of a window are.

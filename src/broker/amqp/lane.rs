@@ -8,9 +8,10 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::types::ShortString;
 use lapin::{Channel, Confirmation, Error};
 use tokio::time::timeout_at;
 
@@ -59,6 +60,9 @@ impl Lane {
             return Ok(());
         }
         self.channel = None;
+        if ShortString::try_new(self.exchange.as_str()).is_err() {
+            return Err(Blame::Destination("its name is longer than 255 bytes".into()));
+        }
         probe(link, &self.exchange).await?;
         let channel = link.channel().await.map_err(Blame::Connection)?;
         let select = channel.confirm_select(ConfirmSelectOptions::default());
@@ -110,7 +114,11 @@ async fn listen(
             Ok(None) => return heard,
             Err(_) => {
                 let late = "no confirm in time".to_owned();
-                heard.broken.get_or_insert(Blame::Connection(late));
+                heard.broken.get_or_insert(Blame::Confirms(late));
+                // What has come in already counts, and may carry another message's return.
+                while let Some(Some((place, answer))) = confirms.next().now_or_never() {
+                    heard.take(place, answer);
+                }
                 return heard;
             }
         }

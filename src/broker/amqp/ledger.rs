@@ -55,12 +55,17 @@ impl Ledger {
         }
     }
 
-    /// A delivery came in; the broker numbers them without a gap.
-    pub(super) fn delivered(&self, tag: u64) {
+    /// A delivery came in. False when it is not the next one: the broker numbers them without a
+    /// gap, so one was missed, and a `multiple` ack beyond it would lose it.
+    #[must_use]
+    pub(super) fn delivered(&self, tag: u64) -> bool {
         let mut state = self.state();
-        assert_eq!(tag, state.first + state.safe.len() as u64, "tags come in order");
+        if tag != state.first + state.safe.len() as u64 {
+            return false;
+        }
         state.safe.push_back(false);
         state.unsecured += 1;
+        true
     }
 
     /// How many deliveries the broker still counts as unacked.
@@ -160,6 +165,10 @@ impl broker::Ledger for Ledger {
             self.changed.notify_waiters();
         }
     }
+
+    fn is_void(&self) -> bool {
+        self.state().gone
+    }
 }
 
 #[cfg(test)]
@@ -171,8 +180,9 @@ mod tests {
     async fn only_an_unbroken_run_from_the_start_is_safe() {
         let ledger = Ledger::new();
         for tag in 1..=4 {
-            ledger.delivered(tag);
+            assert!(ledger.delivered(tag));
         }
+        assert!(!ledger.delivered(9), "a gap is noticed");
         ledger.secured(2);
         ledger.secured(4);
         assert_eq!(ledger.state().first, 1);
@@ -188,8 +198,9 @@ mod tests {
     #[tokio::test]
     async fn nobody_waits_for_a_channel_that_is_gone() {
         let ledger = Ledger::new();
-        ledger.delivered(1);
+        assert!(ledger.delivered(1));
         ledger.close();
+        assert!(ledger.is_void());
         ledger.all_secured().await;
         ledger.all_told().await;
     }

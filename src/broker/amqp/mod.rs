@@ -159,7 +159,7 @@ impl AmqpBroker {
                 writable().insert(exchange.to_owned());
                 Finding::good(subject, takes)
             }
-            Err(Blame::Connection(why)) => Finding::bad(subject, why),
+            Err(Blame::Connection(why) | Blame::Confirms(why)) => Finding::bad(subject, why),
             Err(Blame::Destination(why) | Blame::Message(why)) => Finding::bad(
                 subject,
                 format!(

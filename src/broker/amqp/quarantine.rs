@@ -20,6 +20,8 @@ use crate::shutdown::Shutdown;
 
 /// After this long without a delivery, all that lapin would have been sent has been seen.
 const QUIET: Duration = Duration::from_secs(1);
+/// How long is looked in all: a queue that is being filled would never be quiet.
+const SCAN_WITHIN: Duration = Duration::from_secs(5);
 /// How long the store may take to bury what was found, before the queue gets it back.
 const BURY_WITHIN: Duration = Duration::from_secs(60);
 
@@ -28,16 +30,17 @@ const BURY_WITHIN: Duration = Duration::from_secs(60);
 /// # Errors
 /// Why the queue could not be read; its messages are where they were.
 pub(super) async fn sweep(queue: &QueueConsumer, stop: &mut Shutdown) -> Result<usize, String> {
-    let uri = queue.shared.link.uris().next().ok_or("no node is named")?;
     let words = |error: RawError| error.to_string();
     let prefetch = queue.shared.prefetch;
     let name = queue.queue.name();
-    let mut raw = RawConsumer::open(&uri, "xdelay quarantine", &name, prefetch, ANSWER_WITHIN)
-        .await
-        .map_err(words)?;
+    let mut raw = open(queue, &name, prefetch).await?;
     let buried = Arc::new(Buried::default());
     let mut found = 0;
+    let scan_until = tokio::time::Instant::now() + SCAN_WITHIN;
     for _ in 0..prefetch {
+        if stop.is_requested() || tokio::time::Instant::now() >= scan_until {
+            break;
+        }
         let Some(delivery) = raw.next(QUIET).await.map_err(words)? else {
             break;
         };
@@ -59,6 +62,19 @@ pub(super) async fn sweep(queue: &QueueConsumer, stop: &mut Shutdown) -> Result<
     }
     raw.close().await.map_err(words)?;
     Ok(acked)
+}
+
+/// The raw consumer on the first node that answers.
+async fn open(queue: &QueueConsumer, name: &str, prefetch: u16) -> Result<RawConsumer, String> {
+    let mut why = "no node is named".to_owned();
+    for uri in queue.shared.link.uris() {
+        let raw = RawConsumer::open(&uri, "xdelay quarantine", name, prefetch, ANSWER_WITHIN);
+        match raw.await {
+            Ok(raw) => return Ok(raw),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(why)
 }
 
 async fn hand_out(queue: &QueueConsumer, raw: RawDelivery, why: String, buried: &Arc<Buried>) {
@@ -95,5 +111,9 @@ impl Buried {
 impl broker::Ledger for Buried {
     fn secured(&self, tag: u64) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(tag);
+    }
+
+    fn is_void(&self) -> bool {
+        false
     }
 }

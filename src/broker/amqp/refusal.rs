@@ -9,6 +9,8 @@ pub(super) enum Blame {
     Destination(String),
     /// The connection or the broker; nothing is known of any message.
     Connection(String),
+    /// Nothing broke, but confirms did not come in time.
+    Confirms(String),
     /// One of the messages, which is found by publishing them one by one.
     Message(String),
 }
@@ -24,8 +26,9 @@ pub(super) fn blame(error: &Error) -> Blame {
         // A user may write to an exchange, but not with every topic: that is one message's key.
         403 if is_about_topic(&text) => Blame::Message(text),
         403 => Blame::Destination(text),
-        320 => Blame::Connection(text),
-        _ => Blame::Message(text),
+        // A frame that is too large is one message's; what else ends a connection is not.
+        501 | 311..=313 | 405..=406 => Blame::Message(text),
+        _ => Blame::Connection(text),
     }
 }
 

@@ -48,10 +48,14 @@ impl Releaser {
         let mut outcomes: Vec<Option<Outcome>> = batch.iter().map(|_| None).collect();
         let prepared = match self.frame_max().await {
             Ok(frame_max) => prepare(batch, frame_max, &mut outcomes),
-            Err(blame) => return self.answer(destination, batch, outcomes, &blame),
+            Err(blame) => return answer(batch, outcomes, &blame),
         };
         if let Err(blame) = lane.open(&self.link).await {
-            return self.answer(destination, batch, outcomes, &blame);
+            return answer(batch, outcomes, &blame);
+        }
+        if Instant::now() >= deadline {
+            let late = Blame::Connection("opening a channel took too long".into());
+            return answer(batch, outcomes, &late);
         }
         let messages: Vec<&Outgoing> = prepared.iter().map(|(_, message)| message).collect();
         let Said { words, broken } = lane.publish(&messages, deadline).await;
@@ -71,7 +75,7 @@ impl Releaser {
             Some(blame) => blame,
             None => Blame::Connection("no word of it".into()),
         };
-        self.answer(destination, batch, outcomes, &blame)
+        answer(batch, outcomes, &blame)
     }
 
     /// Publishes what is uncertain alone, so that the message that broke the batch is found and
@@ -128,25 +132,6 @@ impl Releaser {
         }
     }
 
-    fn answer(
-        &self,
-        destination: &Destination,
-        batch: &[Lease],
-        outcomes: Vec<Option<Outcome>>,
-        blame: &Blame,
-    ) -> Vec<Outcome> {
-        let reason = match blame {
-            Blame::Destination(why) => Reason::new("destination", why.as_str()),
-            Blame::Connection(why) | Blame::Message(why) => Reason::new("connection", why.as_str()),
-        };
-        debug_assert_eq!(batch.len(), outcomes.len());
-        tracing::trace!(%destination, %reason, "answered");
-        outcomes
-            .into_iter()
-            .map(|outcome| outcome.unwrap_or_else(|| Err(NotReleased::Waiting(reason.clone()))))
-            .collect()
-    }
-
     fn lane(&self, destination: &Destination) -> Arc<AsyncMutex<Lane>> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let lane = lanes
@@ -162,6 +147,19 @@ impl Releaser {
             agreed => Ok(agreed as usize),
         }
     }
+}
+
+/// Fills in for those that nothing certain was heard of.
+fn answer(batch: &[Lease], outcomes: Vec<Option<Outcome>>, blame: &Blame) -> Vec<Outcome> {
+    let unreleased = match blame {
+        Blame::Destination(why) => NotReleased::Waiting(Reason::new("destination", why.as_str())),
+        Blame::Connection(why) | Blame::Message(why) => {
+            NotReleased::Waiting(Reason::new("connection", why.as_str()))
+        }
+        Blame::Confirms(why) => NotReleased::Unconfirmed(Reason::new("unconfirmed", why.as_str())),
+    };
+    debug_assert_eq!(batch.len(), outcomes.len());
+    outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(unreleased.clone()))).collect()
 }
 
 /// Prepares every message that can be published; the others are answered at once.

@@ -217,6 +217,14 @@ fn bytes(script: &str, value: Option<Value>) -> Result<Bytes, Error> {
     }
 }
 
+/// By its type alone: the value may hold a message's body.
 fn garbled(script: &str, value: &Value) -> Error {
-    Error::Garbled(format!("{script} returned {value:?}"))
+    let kind = match value {
+        Value::Nil => "nothing",
+        Value::Int(_) => "an integer",
+        Value::BulkString(_) => "a string",
+        Value::Array(_) => "an array",
+        _ => "something else",
+    };
+    Error::Garbled(format!("{script} returned {kind} where that was not expected"))
 }

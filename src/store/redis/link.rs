@@ -123,7 +123,7 @@ impl Link {
             error.kind(),
             ErrorKind::Server(Server::ReadOnly | Server::MasterDown | Server::BusyLoading)
         );
-        if moved_on || error.is_io_error() || error.is_timeout() || error.is_connection_dropped() {
+        if moved_on || error.is_timeout() || error.is_unrecoverable_error() {
             *self.live.lock().await = None;
         }
     }

@@ -96,7 +96,7 @@ impl RedisStore {
         (0..self.keys.slices()).map(|slice| (slice, self.keys.bucket(destination, slice))).collect()
     }
 
-    /// Parks the entries of one bucket; `places` says where each stands in the whole batch.
+    /// Parks the entries of one bucket; also says whether the bucket went back in time.
     async fn park_slice(
         &self,
         bucket: Bucket,
@@ -119,15 +119,17 @@ impl RedisStore {
             self.scripts.park.run_durably(&self.parks, call, durability, min_replicas).await?;
         let parked = answers::parked(answer, entries.len())?;
         self.clock.observe(parked.now);
-        let rolled_back = self.went_back(bucket.seq, parked.sequence);
+        let before = parked.sequence - entries.len() as i64;
+        let rolled_back = self.went_back(bucket.seq, before, parked.sequence);
         Ok((parked, rolled_back))
     }
 
-    /// Takes note of a bucket's sequence; true when it is lower than one seen before.
-    fn went_back(&self, bucket: String, sequence: i64) -> bool {
+    /// Takes note of a bucket's sequence. True when it was lower before this batch than it was
+    /// after an earlier one: then what came between is gone.
+    fn went_back(&self, bucket: String, before: i64, after: i64) -> bool {
         let mut sequences = self.sequences.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = sequences.insert(bucket, sequence);
-        last.is_some_and(|last| sequence <= last)
+        let last = sequences.insert(bucket, after);
+        last.is_some_and(|last| before < last)
     }
 
     async fn claim_slice(&self, slice: u32, bucket: Bucket, limit: Limit) -> Result<Claim, Error> {

@@ -3,6 +3,8 @@
 //! Read from `INFO`, since managed services refuse `CONFIG`; `CONFIG GET appendfsync` is asked
 //! as well where it is allowed, for `INFO` does not tell how often the append-only file is synced.
 
+use std::collections::HashMap;
+
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value};
 
@@ -26,6 +28,8 @@ pub(super) struct Server {
     pub append_fails: bool,
     /// Whether it is a replica.
     pub replica: bool,
+    /// How many replicas it has now.
+    pub replicas: u32,
 }
 
 /// What must be waited for after a write before it counts as durable.
@@ -44,10 +48,10 @@ impl Server {
         connection: &mut MultiplexedConnection,
     ) -> Result<Self, RedisError> {
         let info: String = redis::cmd("INFO").query_async(connection).await?;
-        let fsync: Result<Vec<String>, RedisError> =
+        let fsync: Result<HashMap<String, String>, RedisError> =
             redis::cmd("CONFIG").arg("GET").arg("appendfsync").query_async(connection).await;
         let mut server = Self::parse(&info);
-        server.fsync = fsync.ok().and_then(|pair| pair.into_iter().nth(1));
+        server.fsync = fsync.ok().and_then(|mut found| found.remove("appendfsync"));
         Ok(server)
     }
 
@@ -68,6 +72,7 @@ impl Server {
             fsync: None,
             append_fails: is("aof_last_write_status", "err"),
             replica: is("role", "slave"),
+            replicas: field("connected_slaves").and_then(|n| n.parse().ok()).unwrap_or(0),
         }
     }
 
@@ -84,6 +89,11 @@ impl Server {
         if !self.append_only {
             return Err("the append-only file is off, so a restart loses what is parked: set \
                         `appendonly yes` and `appendfsync always`, or `redis.durability = \"none\"`"
+                .into());
+        }
+        if self.fsync.as_deref() == Some("no") {
+            return Err("`appendfsync no` never says that a write is on disk: set `appendfsync \
+                        always`, or `redis.durability = \"none\"`"
                 .into());
         }
         let always = self.fsync.as_deref() == Some("always");
@@ -152,6 +162,13 @@ impl Server {
                 subject,
                 "the append-only file cannot be written: is the disk full?",
             );
+        }
+        if durability == Durability::Replicas && self.replicas < replicas {
+            let found = self.replicas;
+            let why = format!(
+                "{found} replicas are connected, redis.min_replicas = {replicas}: nothing is parked"
+            );
+            return Finding::bad(subject, why);
         }
         match self.barrier(durability, replicas) {
             Err(why) => Finding::bad(subject, why),
