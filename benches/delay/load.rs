@@ -21,7 +21,7 @@ use crate::job::{Arrivals, Job, Outcome};
 use crate::publisher;
 use crate::recorder::Recorder;
 use crate::role;
-use crate::topology::{QUEUE, connect};
+use crate::topology::{QUEUE, close, connect};
 
 pub(crate) const ROLE: &str = "load";
 
@@ -74,7 +74,7 @@ async fn run(job: Job) -> anyhow::Result<Outcome> {
     // Whichever fails ends both.
     let (outcome, arrived) =
         tokio::try_join!(async { publishing.await? }, async { recording.await? })?;
-    connection.close(200, "done".into()).await?;
+    close(&connection).await;
     Ok(Outcome { arrived: Some(arrived), ..outcome })
 }
 

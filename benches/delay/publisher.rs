@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use crate::clock::now_us;
 use crate::job::{Delay, Outcome, Path};
 use crate::load::Round;
-use crate::topology::{CAPTURE_EXCHANGE, EXCHANGE, ROUTING_KEY, connect};
+use crate::topology::{CAPTURE_EXCHANGE, EXCHANGE, ROUTING_KEY, close, connect};
 
 const WINDOW: usize = 1_000;
 pub(crate) const BODY_BYTES: usize = 100;
@@ -60,7 +60,7 @@ pub(crate) async fn publish(round: Arc<Round>) -> anyhow::Result<Outcome> {
         last_confirm_us
     });
     round.last_planned_us.store(last_planned_us, Ordering::Release);
-    connection.close(200, "done".into()).await?;
+    close(&connection).await;
     Ok(Outcome {
         messages: round.job.messages,
         first_publish_us: plan.start_us,

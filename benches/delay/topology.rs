@@ -26,6 +26,12 @@ pub(crate) async fn connect(amqp: &str, name: &str) -> anyhow::Result<Connection
     Connection::connect(amqp, properties).await.context("connecting to RabbitMQ")
 }
 
+/// Ends a connection whose work is done. A channel that was dropped a moment ago may still be
+/// closing by itself, which lapin answers with an error of no consequence.
+pub(crate) async fn close(connection: &Connection) {
+    let _ = connection.close(200, "done".into()).await;
+}
+
 /// Declares the application's side.
 pub(crate) async fn declare(amqp: &str) -> anyhow::Result<()> {
     let connection = connect(amqp, "topology").await?;
@@ -37,7 +43,7 @@ pub(crate) async fn declare(amqp: &str) -> anyhow::Result<()> {
     channel.queue_declare(QUEUE.into(), durable, none()).await?;
     let bind = QueueBindOptions::default();
     channel.queue_bind(QUEUE.into(), EXCHANGE.into(), ROUTING_KEY.into(), bind, none()).await?;
-    connection.close(200, "done".into()).await?;
+    close(&connection).await;
     Ok(())
 }
 
@@ -48,6 +54,6 @@ pub(crate) async fn empty(amqp: &str) -> anyhow::Result<()> {
     for queue in [QUEUE, CAPTURE_QUEUE] {
         channel.queue_purge(queue.into(), QueuePurgeOptions::default()).await?;
     }
-    connection.close(200, "done".into()).await?;
+    close(&connection).await;
     Ok(())
 }

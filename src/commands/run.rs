@@ -13,7 +13,7 @@ use xdelay::config::Config;
 /// Stack of every thread, in bytes. lapin decodes nested header tables by recursion, and a header
 /// of the largest size can nest 26 000 levels deep, which the usual 2 MiB do not survive. It is
 /// address space, not memory, until somebody sends such a message.
-const STACK: &str = "67108864";
+const STACK: &str = "268435456";
 
 pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
     if std::env::var_os("RUST_MIN_STACK").is_none() {

@@ -6,7 +6,9 @@ use lapin::options::{
 use lapin::types::AMQPValue;
 use lapin::{BasicProperties, ExchangeKind};
 
-use super::support::rabbit::{Rabbit, control, header, headers, own_vhost, table, text};
+use super::support::rabbit::{
+    Rabbit, control, control_with, header, headers, own_vhost, table, text,
+};
 use super::support::raw_publisher::{properties, publish_raw};
 use super::support::sidecar::Sidecar;
 use super::support::{eventually, eventually_is, setting, unique};
@@ -66,15 +68,12 @@ async fn a_topology_of_ones_own_is_only_checked_and_can_be_imported() {
     control(&["set_permissions", &user, &configure, &targets, &read]);
     sidecar.spawn();
     sidecar.unready_saying("xdelay topology").await;
-    let file = tempfile::NamedTempFile::new().expect("a file");
     let but_permissions = {
         let mut all = definitions.clone();
         all.as_object_mut().expect("an object").remove("permissions");
         all.to_string()
     };
-    std::fs::write(file.path(), but_permissions).expect("written");
-    make_readable(file.path());
-    control(&["import_definitions", file.path().to_str().expect("a path")]);
+    control_with(&["import_definitions"], &but_permissions);
     sidecar.unready_saying("pass undelayed").await;
     control(&["set_permissions", &user, &configure, &write, &read]);
     let commands = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -87,13 +86,6 @@ async fn a_topology_of_ones_own_is_only_checked_and_can_be_imported() {
     let got = inbox.next().await;
     assert!(header(&got, "x-delayed-uid").is_some(), "it was held back");
     control(&["delete_user", &user]);
-}
-
-/// The node may run as another user.
-fn make_readable(path: &std::path::Path) {
-    use std::os::unix::fs::PermissionsExt;
-    let all = std::fs::Permissions::from_mode(0o644);
-    std::fs::set_permissions(path, all).expect("readable");
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! RabbitMQ for tests: a client that is not xdelay's, and the node under its control.
 
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
@@ -163,6 +164,19 @@ pub fn own_vhost() -> String {
 /// `rabbitmqctl` on the node under test.
 pub fn control(arguments: &[&str]) -> String {
     run("ctl", &setting("TEST_RABBITMQ_NODE"), arguments)
+}
+
+/// The same, fed from standard input.
+pub fn control_with(arguments: &[&str], input: &str) {
+    let script = format!("{}/rabbitmq", setting("TEST_DEV"));
+    let mut command = Command::new(script);
+    command.arg("ctl").arg(setting("TEST_RABBITMQ_NODE")).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("dev/rabbitmq runs");
+    child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("written");
+    let output = child.wait_with_output().expect("ended");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "rabbitmqctl {arguments:?}: {errors}");
 }
 
 /// `dev/rabbitmq VERB NODE arguments...`
