@@ -15,7 +15,7 @@ test: ## all tests, against Redis and RabbitMQ started for them
 # COMPAT=docker uses container images instead of a Debian sid root.
 COMPAT ?= sid
 compat_tests = cargo test --locked --test it -- end_to_end fidelity capture broker_contract \
-	store_contract lua command crash::a_crash_loop
+	store_contract redis_faults lua command crash::a_crash_loop
 
 test-compat: ## the broker-facing tests, with newest RabbitMQ and Redis, then Valkey
 	SERVICES=$(COMPAT) dev/services up compat 17380 17673

@@ -54,10 +54,13 @@ pub(crate) fn peak_memory(pid: u32) -> Option<u64> {
     field(&format!("/proc/{pid}/status"), "VmHWM").as_deref().and_then(kib)
 }
 
-/// Where results and logs go.
+/// Where results and logs go, in the tree.
+pub(crate) const OUTPUT: &str = "target/bench";
+
+/// That directory, made when it is missing.
 pub(crate) fn output_dir() -> anyhow::Result<PathBuf> {
-    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/bench");
-    std::fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(OUTPUT);
+    std::fs::create_dir_all(&dir).with_context(|| format!("making {OUTPUT}"))?;
     Ok(dir)
 }
 

@@ -13,7 +13,7 @@
 //! | [`stage`] | one round: who stands between producer and consumer |
 //! | [`load`], [`publisher`], [`recorder`] | the process that publishes, and records what arrives |
 //! | [`relay`] | the process that forwards and does nothing else |
-//! | [`sidecar`] | the process of xdelay |
+//! | [`sidecar`], [`watch`] | the process of xdelay; when it has parked everything |
 //! | [`role`], [`job`] | how these processes are started, and what they are told |
 //! | [`topology`], [`machine`], [`clock`] | queues; what is measured on; the time |
 //! | [`report`], [`table`], [`document`] | the result, as data, as tables and in the docs |
@@ -36,6 +36,7 @@ mod sidecar;
 mod stage;
 mod table;
 mod topology;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -47,7 +48,7 @@ fn main() -> anyhow::Result<ExitCode> {
     match std::env::args().nth(1).as_deref() {
         Some(load::ROLE) => load::main(),
         Some(relay::ROLE) => relay::main(),
-        _ => measure(&Options::parse()),
+        _ => measure(&Options::parse().settled()),
     }
 }
 
@@ -59,13 +60,17 @@ fn measure(options: &Options) -> anyhow::Result<ExitCode> {
     let report = scenarios::run(options)?;
     let tables = table::tables(&report);
     println!("\n{tables}");
-    println!("as JSON: {}", report.save()?.display());
-    if options.write {
-        println!("written into {}", document::write(&tables)?.display());
-    }
+    println!("as JSON: {}", report.save()?);
     let flaws = report.flaws();
-    for flaw in &flaws {
-        eprintln!("NOT RIGHT: {flaw}");
+    if !flaws.is_empty() {
+        for flaw in &flaws {
+            eprintln!("NOT RIGHT: {flaw}");
+        }
+        return Ok(ExitCode::FAILURE);
     }
-    Ok(if flaws.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if options.write {
+        document::write(&tables)?;
+        println!("written into {}", document::FILE);
+    }
+    Ok(ExitCode::SUCCESS)
 }

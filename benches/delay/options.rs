@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// Measures the throughput and lateness of xdelay beside a relay that does nothing.
 #[derive(Parser, Clone, Debug, Serialize)]
-#[command(name = "cargo bench --bench delay --", max_term_width = 100)]
+#[command(bin_name = "cargo bench --bench delay --", max_term_width = 100)]
 pub(crate) struct Options {
     /// What to measure [default: flat-out rate burst]
     #[arg(value_enum)]
@@ -17,28 +17,28 @@ pub(crate) struct Options {
     /// A smoke run of less than a minute: its figures mean nothing
     #[arg(long)]
     pub quick: bool,
-    /// Put the tables into docs/benchmarks.md
-    #[arg(long)]
+    /// Put the tables into docs/benchmarks.md, unless something is not right
+    #[arg(long, conflicts_with = "quick")]
     #[serde(skip)]
     pub write: bool,
     /// Flat out: rounds of each side, which alternate
     #[arg(long, default_value_t = 5)]
-    rounds: u32,
+    pub rounds: u32,
     /// Flat out: messages of one round
     #[arg(long, default_value_t = 100_000)]
-    messages: u64,
+    pub messages: u64,
     /// Rate: messages per second; may be given several times [default: 1000 5000]
     #[arg(long = "rate", value_name = "RATE")]
-    rates: Vec<u64>,
+    pub rates: Vec<u64>,
     /// Rate: how long to publish
     #[arg(long, default_value_t = 20)]
-    seconds: u64,
+    pub seconds: u64,
     /// Burst: messages due at one instant
     #[arg(long, default_value_t = 200_000)]
-    burst: u64,
+    pub burst: u64,
     /// Backlog: messages that stay parked while the rates are measured
     #[arg(long, default_value_t = 1_000_000)]
-    backlog: u64,
+    pub backlog: u64,
     /// How long without any arrival until what is missing counts as lost, in seconds
     #[arg(long, default_value_t = 30)]
     pub patience: u64,
@@ -46,7 +46,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// The xdelay to measure; by itself the one that cargo built along, with the features of tests
-    #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_xdelay"), hide_default_value = true)]
+    #[arg(long, value_name = "FILE", default_value = env!("CARGO_BIN_EXE_xdelay"))]
+    #[arg(hide_default_value = true)]
     #[serde(skip)]
     pub xdelay: PathBuf,
     /// Cargo says this when it benchmarks, and does not when it tests
@@ -69,9 +70,6 @@ pub(crate) enum Scenario {
     Backlog,
 }
 
-/// Delays of the rate scenario, in milliseconds, from and to.
-pub(crate) type Span = (u64, u64);
-
 impl Options {
     /// RabbitMQ; its exchange `bench` and all that belongs to it is taken over.
     pub(crate) fn amqp() -> anyhow::Result<String> {
@@ -90,32 +88,24 @@ impl Options {
         }
     }
 
-    pub(crate) fn rounds(&self) -> u32 {
-        if self.quick { self.rounds.min(2) } else { self.rounds }
+    /// What is really run: rates filled in, a smoke run cut short.
+    pub(crate) fn settled(mut self) -> Self {
+        if self.rates.is_empty() {
+            self.rates = vec![1_000, 5_000];
+        }
+        if self.quick {
+            self.rounds = self.rounds.min(2);
+            self.messages = self.messages.min(15_000);
+            self.seconds = self.seconds.min(2);
+            self.burst = self.burst.min(15_000);
+            self.backlog = self.backlog.min(30_000);
+        }
+        self
     }
 
-    pub(crate) fn messages(&self) -> u64 {
-        if self.quick { self.messages.min(15_000) } else { self.messages }
-    }
-
-    pub(crate) fn rates(&self) -> &[u64] {
-        if self.rates.is_empty() { &[1_000, 5_000] } else { &self.rates }
-    }
-
-    pub(crate) fn seconds(&self) -> u64 {
-        if self.quick { self.seconds.min(2) } else { self.seconds }
-    }
-
-    pub(crate) fn delays(&self) -> Span {
+    /// The delays of the rate scenario, in milliseconds, from and to.
+    pub(crate) fn delays(&self) -> (u64, u64) {
         if self.quick { (500, 1_500) } else { (1_000, 5_000) }
-    }
-
-    pub(crate) fn burst(&self) -> u64 {
-        if self.quick { self.burst.min(15_000) } else { self.burst }
-    }
-
-    pub(crate) fn backlog(&self) -> u64 {
-        if self.quick { self.backlog.min(30_000) } else { self.backlog }
     }
 }
 

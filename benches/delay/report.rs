@@ -1,14 +1,12 @@
 //! The result of a run, as data: raw outcomes, and the few figures made from them.
 
-use std::path::PathBuf;
-
 use anyhow::Context;
 use serde::Serialize;
 use time::OffsetDateTime;
 
 use crate::clock::seconds;
 use crate::job::{Arrivals, Outcome, Path};
-use crate::machine::{Machine, output_dir};
+use crate::machine::{Machine, OUTPUT, output_dir};
 use crate::options::Options;
 
 /// Above this load average something else was running.
@@ -120,16 +118,16 @@ impl Report {
         }
     }
 
-    /// Writes it as JSON, also under a name that stays the same.
-    pub(crate) fn save(&self) -> anyhow::Result<PathBuf> {
+    /// Writes it as JSON, also under a name that stays the same; answers the other name.
+    pub(crate) fn save(&self) -> anyhow::Result<String> {
         let json = serde_json::to_string_pretty(self)?;
         let now = OffsetDateTime::now_utc();
-        let name = format!("{}-{:06}.json", self.date, seconds_of_day(now));
-        let file = output_dir()?.join(name);
-        for file in [&file, &output_dir()?.join("latest.json")] {
-            std::fs::write(file, &json).with_context(|| format!("writing {}", file.display()))?;
+        let name = format!("{}-{:06}.json", self.date, time_of_day(now));
+        for name in [&*name, "latest.json"] {
+            let file = output_dir()?.join(name);
+            std::fs::write(file, &json).with_context(|| format!("writing {OUTPUT}/{name}"))?;
         }
-        Ok(file)
+        Ok(format!("{OUTPUT}/{name}"))
     }
 
     /// What must not happen, whatever the speed: figures of a run with flaws are worth nothing.
@@ -183,7 +181,8 @@ fn flaws_of(path: Path, outcome: &Outcome, arrived: &Arrivals) -> impl Iterator<
     wrong.map(move |(count, what)| format!("{path}: {count} messages {what}"))
 }
 
-fn seconds_of_day(now: OffsetDateTime) -> u32 {
+/// 10:31:09 as 103109.
+fn time_of_day(now: OffsetDateTime) -> u32 {
     let (hour, minute, second) = now.to_hms();
     u32::from(hour) * 10_000 + u32::from(minute) * 100 + u32::from(second)
 }

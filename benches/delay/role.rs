@@ -48,9 +48,12 @@ impl Role {
         serde_json::from_str(&line).with_context(|| format!("what `{}` answered", self.name))
     }
 
-    /// Whether it has ended, with or without an answer.
+    /// Whether it has ended, having done what it was told to.
     pub(crate) fn has_ended(&mut self) -> anyhow::Result<bool> {
-        Ok(self.child.try_wait()?.is_some())
+        match self.child.try_wait()? {
+            Some(status) if !status.success() => bail!("the process `{}` failed", self.name),
+            ended => Ok(ended.is_some()),
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn tables(report: &Report) -> String {
         parts.push(flat_out_table(flat_out));
     }
     if !report.rates.is_empty() {
-        let title = format!("**At a rate**, {} s, {delays}", report.options.seconds());
+        let title = format!("**At a rate**, {} s, {delays}", report.options.seconds);
         parts.push(rate_table(&title, &report.rates));
     }
     if let Some(burst) = &report.burst {
@@ -31,7 +31,7 @@ pub(crate) fn tables(report: &Report) -> String {
     if let Some(backlog) = &report.backlog {
         parts.push(backlog_table(backlog, &delays));
     }
-    parts.join("\n\n")
+    parts.iter().map(|part| part.trim()).collect::<Vec<_>>().join("\n\n")
 }
 
 fn machine(machine: &Machine, date: &str) -> String {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `lua` | each script alone: seed, run, compare the whole keyspace |
 //! | `store_contract` | the promises of `Store`, on every store there is |
+//! | `redis_faults` | what can befall a Redis |
 //! | `broker_contract` | the promises of `Broker`, on every broker there is |
 //! | `loops` | intake, release and recover, with faults at exact moments |
 //! | `fidelity` | what a message looks like after it was held back |
@@ -23,5 +24,6 @@ mod end_to_end;
 mod fidelity;
 mod loops;
 mod lua;
+mod redis_faults;
 mod store_contract;
 mod support;

@@ -7,6 +7,7 @@
 //! holds up whatever comes after it on the same one.
 
 mod answers;
+mod arguments;
 mod keys;
 mod link;
 mod scripts;
@@ -25,12 +26,11 @@ use self::link::{Link, server_error, unavailable};
 use self::scripts::{Script, Scripts};
 use super::{
     Census, Claim, DUE_IN_BOUNDS_MS, EXPIRIES_BEFORE_ALONE, Entry, Error, Limit, NotDone, Parkings,
-    Postponed, Recovery, Store, Ticket, envelope,
+    Postponed, Recovery, Store, Ticket,
 };
 use crate::broker::Released;
 use crate::clock::{StoreClock, millis};
 use crate::config::Durability;
-use crate::delay::When;
 use crate::finding::Finding;
 use crate::message::{BrokerKind, Destination, ProducerId, Reason, Uid};
 
@@ -112,7 +112,7 @@ impl RedisStore {
             &bucket.seq,
         ]);
         for entry in entries {
-            push_entry(&mut call, entry);
+            arguments::push_entry(&mut call, entry);
         }
         let Settings { durability, min_replicas, .. } = self.settings;
         let answer =
@@ -373,32 +373,6 @@ impl Store for RedisStore {
         match self.parks.look().await {
             Ok(server) => server.findings(self.settings.durability, self.settings.min_replicas),
             Err(error) => vec![Finding::bad("redis", error.to_string())],
-        }
-    }
-}
-
-fn push_entry(call: &mut Cmd, entry: &Entry) {
-    call.arg(match entry {
-        Entry::Park { when: When::At(_), .. } => "at",
-        Entry::Park { .. } => "in",
-        Entry::Bury { .. } => "bury",
-        Entry::Cancel { .. } => "cancel",
-    });
-    call.arg(entry.uid().as_bytes());
-    match entry {
-        Entry::Park { message, when, priority } => {
-            let time = match when {
-                When::AtOnce => 0,
-                When::In(ms) | When::At(ms) => *ms,
-            };
-            let id = message.id.as_ref().map_or("", ProducerId::as_str);
-            call.arg(id).arg(time).arg(priority).arg(&envelope::pack(message)[..]);
-        }
-        Entry::Bury { message, reason } => {
-            call.arg("").arg(reason.as_str()).arg("").arg(&envelope::pack(message)[..]);
-        }
-        Entry::Cancel { id, .. } => {
-            call.arg(id.as_str()).arg("").arg("").arg("");
         }
     }
 }

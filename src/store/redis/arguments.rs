@@ -1,0 +1,34 @@
+//! What the `park` script is given for each entry; its header says what each place holds.
+
+use redis::Cmd;
+
+use crate::delay::When;
+use crate::message::ProducerId;
+use crate::store::{Entry, envelope};
+
+/// Adds the six arguments of one entry.
+pub(super) fn push_entry(call: &mut Cmd, entry: &Entry) {
+    call.arg(match entry {
+        Entry::Park { when: When::At(_), .. } => "at",
+        Entry::Park { .. } => "in",
+        Entry::Bury { .. } => "bury",
+        Entry::Cancel { .. } => "cancel",
+    });
+    call.arg(entry.uid().as_bytes());
+    match entry {
+        Entry::Park { message, when, priority } => {
+            let time = match when {
+                When::AtOnce => 0,
+                When::In(ms) | When::At(ms) => *ms,
+            };
+            let id = message.id.as_ref().map_or("", ProducerId::as_str);
+            call.arg(id).arg(time).arg(priority).arg(&envelope::pack(message)[..]);
+        }
+        Entry::Bury { message, reason } => {
+            call.arg("").arg(reason.as_str()).arg("").arg(&envelope::pack(message)[..]);
+        }
+        Entry::Cancel { id, .. } => {
+            call.arg(id.as_str()).arg("").arg("").arg("");
+        }
+    }
+}
