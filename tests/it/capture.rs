@@ -115,7 +115,14 @@ async fn a_missing_exchange_makes_its_messages_wait_and_costs_no_attempt() {
     sidecar.set("RELEASE__RETRY__MAX", "200ms");
     sidecar.set("RELEASE__RETRY__ATTEMPTS", "2");
     sidecar.start().await;
-    rabbit.publish(&format!("xdelay.{orders}"), delayed(500), b"later").await;
+    let mut inbox = rabbit.consume(&orders).await;
+    // With one message released the channel is open, and the next batch runs into the 404.
+    rabbit.publish(&format!("xdelay.{orders}"), delayed(1), b"first").await;
+    assert_eq!(inbox.next().await.data, b"first");
+    for n in 0..20 {
+        let later = delayed(500);
+        rabbit.publish(&format!("xdelay.{orders}"), later, n.to_string().as_bytes()).await;
+    }
     let delete = ExchangeDeleteOptions::default();
     rabbit.channel.exchange_delete(orders.as_str().into(), delete).await.expect("deleted");
     sidecar.unready_saying("no exchange").await;
@@ -126,8 +133,10 @@ async fn a_missing_exchange_makes_its_messages_wait_and_costs_no_attempt() {
     assert_eq!(sidecar.metric("xdelay_dead"), 0.0);
     rabbit.declare_exchange(&orders).await;
     rabbit.declare_queue(&orders).await;
-    let mut inbox = rabbit.consume(&orders).await;
-    assert_eq!(inbox.next().await.data, b"later");
+    let mut seen = std::collections::BTreeSet::new();
+    while seen.len() < 20 {
+        seen.insert(inbox.next().await.data);
+    }
     sidecar.ready().await;
 }
 

@@ -158,6 +158,9 @@ async fn many_due_at_once_all_go_out_in_order() {
     let replica = Replica::start(&broker, &settings).await;
     eventually_is(expected, || async { replica.bodies() }).await;
     eventually_is(nothing_left(), || replica.census()).await;
+    // At the first try: a batch that was forgotten would come back when its lease ran out.
+    let recovered = "xdelay_recovered_total{broker=\"amqp\",destination=\"orders\"} 0";
+    assert!(replica.metrics.render().contains(recovered));
     replica.stop().await;
 }
 
