@@ -10,6 +10,7 @@
 //! blocked or away) its messages go back to parked without an attempt counted, and one message
 //! at a time probes, with backoff, until it takes them again.
 
+mod claim;
 mod conclude;
 mod limiter;
 
@@ -20,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use self::limiter::Limiter;
 
+use self::claim::Batch;
 use self::conclude::Conclusions;
 use crate::alarm::Alarm;
 use crate::broker::{Broker, NotReleased, Released};
@@ -31,7 +33,7 @@ use crate::message::{Destination, Reason};
 use crate::metrics::DestinationMetrics;
 use crate::retry::Backoff;
 use crate::shutdown::Shutdown;
-use crate::store::{Claim, Error, Lease, Limit, Store};
+use crate::store::{Claim, Error, Lease, Store};
 
 /// How often a sleeping loop looks for what others parked: a replica that parked something early
 /// and died before its due would not ring our alarm.
@@ -75,13 +77,6 @@ pub struct ReleaseLoop {
     probe_at: Option<Instant>,
     /// Backs off while the store does not answer.
     storeless: Backoff,
-}
-
-/// Leases to publish, and until when their confirms are waited for.
-struct Batch {
-    leases: Vec<Lease>,
-    deadline: Instant,
-    permit: OwnedSemaphorePermit,
 }
 
 /// What became of a batch, its share of `release.max_in_flight` still taken.
@@ -151,7 +146,7 @@ impl ReleaseLoop {
         let claims = batch.is_none() || self.backlog;
         let (released, claimed, (unconcluded, failure)) = tokio::join!(
             self.release(batch),
-            async { if claims { Some(self.claim().await) } else { None } },
+            async { if claims { Some(self.claim_ahead().await) } else { None } },
             conclusions.apply(&*self.shared.store, &self.destination, &self.metrics),
         );
         self.conclusions = unconcluded;
@@ -212,36 +207,6 @@ impl ReleaseLoop {
         let outcomes = broker.release(&self.destination, &leases, deadline).await;
         assert_eq!(outcomes.len(), leases.len(), "every lease has an outcome");
         (leases.into_iter().zip(outcomes).collect(), Some(permit))
-    }
-
-    /// Claims what is due, as much as the limits allow; `None` when they allow nothing.
-    async fn claim(&self) -> Result<Option<(Claim, Batch)>, Error> {
-        let settings = &self.shared.settings;
-        if self.probe_at.is_some_and(|at| Instant::now() < at) {
-            return Ok(None);
-        }
-        let wanted = if self.probe_at.is_some() { 1 } else { settings.batch };
-        let free = self.shared.in_flight.available_permits().clamp(1, wanted);
-        let allowed = self.shared.limiter.take(free);
-        if allowed == 0 {
-            return Ok(None);
-        }
-        // Never waited for: what frees permits may be this very turn's own batch.
-        let permits = Arc::clone(&self.shared.in_flight);
-        let Ok(mut permit) = permits.try_acquire_many_owned(allowed as u32) else {
-            self.shared.limiter.give_back(allowed);
-            return Ok(None);
-        };
-        let deadline = Instant::now() + settings.lease / 2;
-        let limit =
-            Limit { messages: allowed, bytes: self.shared.claim_bytes, lease: settings.lease };
-        let claimed = self.shared.store.claim(&self.destination, limit).await;
-        let mut claim = claimed.inspect_err(|_| self.shared.limiter.give_back(allowed))?;
-        let leases = std::mem::take(&mut claim.leases);
-        self.shared.limiter.give_back(allowed.saturating_sub(leases.len()));
-        drop(permit.split(allowed.saturating_sub(leases.len())));
-        let batch = Batch { leases, deadline, permit };
-        Ok(Some((claim, batch)))
     }
 
     fn take_claim(&mut self, claimed: Option<(Claim, Batch)>) -> Wake {

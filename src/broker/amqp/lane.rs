@@ -5,7 +5,7 @@
 //! returned messages are known by their own uid, and only then is anything decided. When the
 //! channel dies in the middle, what was confirmed counts only if nothing at all was returned.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::FuturesUnordered;
@@ -72,7 +72,8 @@ impl Lane {
     }
 
     /// Publishes a batch and waits for every confirm, at the latest until `deadline`.
-    pub(super) async fn publish(&mut self, batch: &[&Outgoing], deadline: Instant) -> Said {
+    pub(super) async fn publish(&mut self, batch: Vec<Outgoing>, deadline: Instant) -> Said {
+        let uids: Vec<String> = batch.iter().map(|message| message.uid.clone()).collect();
         let Some(channel) = self.channel.clone() else {
             let broken = Some(Blame::Connection("the channel is not open".into()));
             return Said { words: vec![Word::Nothing; batch.len()], broken };
@@ -81,7 +82,7 @@ impl Lane {
         if heard.broken.is_some() {
             self.discard().await;
         }
-        heard.decide(batch)
+        heard.decide(&uids)
     }
 
     /// Late confirms and returns of a broken batch must not mix with the next one's.
@@ -99,15 +100,15 @@ impl Lane {
 async fn listen(
     channel: &Channel,
     exchange: &str,
-    batch: &[&Outgoing],
+    batch: Vec<Outgoing>,
     deadline: Instant,
 ) -> Heard {
+    let mut heard = Heard::new(batch.len());
     let mut confirms: FuturesUnordered<_> = batch
-        .iter()
+        .into_iter()
         .enumerate()
         .map(|(place, message)| async move { (place, publish(channel, exchange, message).await) })
         .collect();
-    let mut heard = Heard::new(batch.len());
     loop {
         match timeout_at(deadline.into(), confirms.next()).await {
             Ok(Some((place, answer))) => heard.take(place, answer),
@@ -128,16 +129,16 @@ async fn listen(
 async fn publish(
     channel: &Channel,
     exchange: &str,
-    message: &Outgoing,
+    message: Outgoing,
 ) -> Result<Confirmation, Error> {
     let options = BasicPublishOptions { mandatory: true, immediate: false };
     channel
         .basic_publish(
             exchange.into(),
-            message.routing_key.clone(),
+            message.routing_key,
             options,
             &message.body,
-            message.properties.clone(),
+            message.properties,
         )
         .await?
         .await
@@ -183,14 +184,13 @@ impl Heard {
         }
     }
 
-    fn decide(self, batch: &[&Outgoing]) -> Said {
+    fn decide(self, uids: &[String]) -> Said {
         // A returned message completes some confirm with a return, its own or another's. So when
         // a batch is cut short, acks are certain as long as no return was seen at all.
         let acks_certain = self.broken.is_none() || self.returned.is_empty();
-        let known: HashSet<&str> = batch.iter().map(|message| message.uid.as_str()).collect();
-        debug_assert!(self.returned.keys().all(|uid| known.contains(uid.as_str())));
-        let words = batch.iter().zip(&self.answers).map(|(message, answer)| {
-            match (self.returned.get(&message.uid), answer) {
+        debug_assert!(self.returned.keys().all(|uid| uids.contains(uid)));
+        let words = uids.iter().zip(&self.answers).map(|(uid, answer)| {
+            match (self.returned.get(uid), answer) {
                 (Some(why), _) => Word::Returned(why.clone()),
                 (None, Some(Answer::Ack)) if acks_certain => Word::Confirmed,
                 (None, Some(Answer::Nack)) => Word::Nacked,

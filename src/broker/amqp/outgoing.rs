@@ -17,14 +17,29 @@ const DELAYED_DUE: &str = "x-delayed-due";
 const DELAYED_ID: &str = "x-delayed-id";
 const DELAYED_USER_ID: &str = "x-delayed-user-id";
 
+/// Bytes of a content header frame besides properties: frame, class, weight and body size.
+const HEADER_FRAME_OVERHEAD: usize = 20;
+/// More than what is added to a message's headers: the longest id and user id included.
+const OURS_BYTES_MAX: usize = 1_024;
+
 /// A message ready to be published.
 pub(super) struct Outgoing {
     pub uid: String,
     pub routing_key: ShortString,
     pub properties: BasicProperties,
     pub body: Bytes,
-    /// Bytes of the content header, which must fit one frame.
-    pub header_bytes: usize,
+    /// Bytes that its properties had when it was captured.
+    sent_bytes: usize,
+}
+
+impl Outgoing {
+    /// Whether its content header fits a frame of so many bytes. Only one that was large already
+    /// is worth the encoding that tells exactly.
+    pub(super) fn fits(&self, frame_max: usize) -> bool {
+        let room = frame_max.saturating_sub(HEADER_FRAME_OVERHEAD);
+        self.sent_bytes + OURS_BYTES_MAX <= room
+            || properties::encode(&self.properties).len() <= room
+    }
 }
 
 /// Prepares a leased message.
@@ -41,14 +56,9 @@ pub(super) fn outgoing(lease: &Lease) -> Result<Outgoing, Reason> {
         .ok_or_else(|| undecodable("its routing key is not UTF-8".into()))?;
     let sent = properties::decode(properties).map_err(undecodable)?;
     let uid = message.uid.to_string();
+    let sent_bytes = properties.len();
     let properties = mark(sent, &uid, lease.due(), message.delay_ms, message.id.as_ref());
-    Ok(Outgoing {
-        header_bytes: properties::encode(&properties).len(),
-        uid,
-        routing_key,
-        properties,
-        body: body.clone(),
-    })
+    Ok(Outgoing { uid, routing_key, properties, body: body.clone(), sent_bytes })
 }
 
 fn mark(

@@ -16,8 +16,6 @@ use crate::message::{Destination, Reason};
 use crate::metrics::{DestinationMetrics, Metrics};
 use crate::store::Lease;
 
-/// Bytes of a content header frame besides properties: frame, class, weight and body size.
-const HEADER_FRAME_OVERHEAD: usize = 20;
 /// What RabbitMQ offers; lapin agrees to it.
 const FRAME_MAX_DEFAULT: u32 = 131_072;
 
@@ -57,14 +55,14 @@ impl Releaser {
             let late = Blame::Connection("opening a channel took too long".into());
             return answer(batch, outcomes, &late);
         }
-        let messages: Vec<&Outgoing> = prepared.iter().map(|(_, message)| message).collect();
-        let Said { words, broken } = lane.publish(&messages, deadline).await;
+        let (places, messages): (Vec<_>, Vec<_>) = prepared.into_iter().unzip();
+        let Said { words, broken } = lane.publish(messages, deadline).await;
         let metrics = self.metrics.of(destination);
         let mut uncertain = Vec::new();
-        for ((place, message), word) in prepared.iter().zip(words) {
-            match self.judge(&batch[*place], word, &metrics) {
-                Some(outcome) => outcomes[*place] = Some(outcome),
-                None => uncertain.push((*place, message)),
+        for (place, word) in places.into_iter().zip(words) {
+            match self.judge(&batch[place], word, &metrics) {
+                Some(outcome) => outcomes[place] = Some(outcome),
+                None => uncertain.push(place),
             }
         }
         let blame = match broken {
@@ -83,18 +81,25 @@ impl Releaser {
     async fn one_by_one(
         &self,
         lane: &mut Lane,
-        (batch, uncertain, deadline): (&[Lease], Vec<(usize, &Outgoing)>, Instant),
+        (batch, uncertain, deadline): (&[Lease], Vec<usize>, Instant),
         outcomes: &mut [Option<Outcome>],
         metrics: &DestinationMetrics,
     ) -> Blame {
-        for (place, message) in uncertain {
+        for place in uncertain {
             if Instant::now() >= deadline {
                 return Blame::Connection("no time was left to try it alone".into());
             }
             if let Err(blame) = lane.open(&self.link).await {
                 return blame;
             }
-            let Said { words, broken } = lane.publish(&[message], deadline).await;
+            let message = match outgoing(&batch[place]) {
+                Ok(message) => message,
+                Err(reason) => {
+                    outcomes[place] = Some(Err(NotReleased::Hopeless(reason)));
+                    continue;
+                }
+            };
+            let Said { words, broken } = lane.publish(vec![message], deadline).await;
             let word = words.into_iter().next().unwrap_or(Word::Nothing);
             outcomes[place] = match (self.judge(&batch[place], word, metrics), broken) {
                 (Some(outcome), _) => Some(outcome),
@@ -171,10 +176,8 @@ fn prepare(
     let mut prepared = Vec::with_capacity(batch.len());
     for (place, lease) in batch.iter().enumerate() {
         let hopeless = match outgoing(lease) {
-            Ok(message) if message.header_bytes + HEADER_FRAME_OVERHEAD > frame_max => {
-                let bytes = message.header_bytes;
-                let text =
-                    format!("its {bytes} bytes of headers do not fit a frame of {frame_max}");
+            Ok(message) if !message.fits(frame_max) => {
+                let text = format!("its headers do not fit a frame of {frame_max} bytes");
                 Reason::new("too-large", text)
             }
             Ok(message) => {
