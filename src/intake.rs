@@ -24,7 +24,7 @@ use crate::shutdown::Shutdown;
 use crate::store::{Entry, Error, Outcome, Parkings, Store};
 
 /// The shortest time from one batch to the next. Every batch is synced to disk, so under load it
-/// pays to let a few messages gather; a single one never waits.
+/// pays to let a few messages gather; one that comes after a pause does not wait.
 const GATHER: Duration = Duration::from_millis(4);
 
 /// Takes in what one broker captured.
@@ -122,7 +122,7 @@ impl IntakeLoop {
                 () = tokio::time::sleep(backoff.failed()) => {}
                 () = shutdown.requested() => return,
             }
-            forget_void(&mut entries, &mut receipts);
+            (entries, receipts) = forget_void(entries, receipts);
             if entries.is_empty() {
                 return;
             }
@@ -170,12 +170,8 @@ impl IntakeLoop {
 }
 
 /// Drops what the broker took back while the store was away.
-fn forget_void(entries: &mut Vec<Entry>, receipts: &mut Vec<Receipt>) {
-    let live: Vec<bool> = receipts.iter().map(|receipt| !receipt.is_void()).collect();
-    let mut keep = live.iter();
-    entries.retain(|_| keep.next() == Some(&true));
-    let mut keep = live.iter();
-    receipts.retain(|_| keep.next() == Some(&true));
+fn forget_void(entries: Vec<Entry>, receipts: Vec<Receipt>) -> (Vec<Entry>, Vec<Receipt>) {
+    entries.into_iter().zip(receipts).filter(|(_, receipt)| !receipt.is_void()).unzip()
 }
 
 fn subject(destination: &Destination) -> String {
