@@ -211,14 +211,14 @@ async fn an_absolute_due_is_kept_to_and_not_passed_on() {
     let mut inbox = rabbit.consume(&orders).await;
     let front = format!("xdelay.{orders}");
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
-    let at = i64::try_from(now.as_millis()).expect("before 292 million") + 400;
+    let at = i64::try_from(now.as_millis()).expect("before 292 million") + 3_000;
     let both =
         headers([("x-deliver-at", AMQPValue::LongLongInt(at)), ("x-delay", text("rubbish"))]);
     rabbit.publish(&front, both, b"at").await;
     let got = inbox.next().await;
     assert_eq!(header(&got, "x-delayed-due"), Some(AMQPValue::LongLongInt(at)));
     assert_eq!(header(&got, "x-deliver-at"), None);
-    assert!(matches!(header(&got, "x-delay"), Some(AMQPValue::LongInt(-400..=-1))));
+    assert!(matches!(header(&got, "x-delay"), Some(AMQPValue::LongInt(-3_000..=-1))));
     let past = headers([("x-deliver-at", text("2001-01-01T00:00:00Z"))]);
     rabbit.publish(&front, past, b"past").await;
     assert_eq!(inbox.next().await.data, b"past");
@@ -233,11 +233,11 @@ async fn an_id_reschedules_and_a_cancel_is_consumed() {
     let mut inbox = rabbit.consume(&orders).await;
     let front = format!("xdelay.{orders}");
     let with_id = |ms, id| headers([("x-delay", AMQPValue::LongInt(ms)), ("x-delay-id", text(id))]);
-    rabbit.publish(&front, with_id(400, "a"), b"first").await;
-    rabbit.publish(&front, with_id(200, "a"), b"second").await;
-    rabbit.publish(&front, with_id(300, "b"), b"cancelled").await;
+    rabbit.publish(&front, with_id(4_000, "a"), b"first").await;
+    rabbit.publish(&front, with_id(3_000, "a"), b"second").await;
+    rabbit.publish(&front, with_id(3_000, "b"), b"cancelled").await;
     rabbit.publish(&front, headers([("x-delay-cancel", text("b"))]), b"cancel").await;
-    rabbit.publish(&front, with_id(800, "c"), b"third").await;
+    rabbit.publish(&front, with_id(3_500, "c"), b"third").await;
     let got = inbox.next().await;
     assert_eq!(got.data, b"second");
     assert_eq!(header(&got, "x-delayed-id"), Some(text("a")));
