@@ -17,16 +17,26 @@ local function clock()
   return tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 end
 
--- What `meta` holds of a message that was ever leased: its holder's token ('-' for none), the
--- attempts counted, its due, how often its lease ran out, and, once dead, the reason.
+-- What `meta` holds of a message that did not go out at its first try: the attempts counted, how
+-- often its lease ran out, and, once dead, the reason.
 local function read_meta(text)
-  local token, attempts, due, expiries = string.match(text or '', '^(%S+) (%d+) (%d+) (%d+)')
-  if token then
-    return token, tonumber(attempts), tonumber(due), tonumber(expiries)
-  end
+  local attempts, expiries = string.match(text or '', '^(%d+) (%d+)')
+  return tonumber(attempts or 0), tonumber(expiries or 0)
 end
 
-local function write_meta(token, attempts, due, expiries, reason)
-  local text = string.format('%s %.0f %.0f %.0f', token, attempts, due, expiries)
+local function write_meta(attempts, expiries, reason)
+  local text = string.format('%d %d', attempts, expiries)
   return reason and text .. ' ' .. reason or text
+end
+
+-- Which of these messages are still held by these tokens. A token is a score in `lease`: the end of
+-- the lease, and below the millisecond a count, so that no two leases of a message share one.
+local function held_by(lease_key, uids, tokens)
+  if #uids == 0 then return {} end
+  local scores = redis.call('ZMSCORE', lease_key, unpack(uids))
+  local held = {}
+  for i = 1, #uids do
+    held[i] = scores[i] and tonumber(scores[i]) == tonumber(tokens[i])
+  end
+  return held
 end

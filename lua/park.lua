@@ -6,11 +6,12 @@
 --         'at'     park it, due at `time`
 --         'bury'   keep it as dead; `time` is the reason
 --         'cancel' end the message of this id; the rest is empty
--- Returns {sequence, now, earliest due parked or -1, then for each entry {outcome, due}}.
---         outcomes: parked, replaced, replaced-leased, known, buried,
---                   cancelled, cancelled-leased, unknown
+-- Returns {sequence, now, earliest due parked or -1, a letter for each entry}.
+--         p parked      r replaced    R replaced one that is leased    k known    b buried
+--         c cancelled   C cancelled one that is leased                 u unknown
 -- Invariant: a uid is in exactly one of due, lease and dead, and in msg if and only if it is in one
 -- of them. A uid that is known already is left as it is, so that a batch may be sent again.
+-- In msg, 8 bytes of due, big-endian, stand before each envelope.
 
 local wrong = guard({ 'zset', 'zset', 'zset', 'hash', 'hash', 'hash', 'string' })
 if wrong then return wrong end
@@ -18,7 +19,10 @@ if wrong then return wrong end
 local due_key, lease_key, dead_key, msg_key, meta_key, ids_key, seq_key =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local known_operations = { ['in'] = true, at = true, bury = true, cancel = true }
+-- What `unpack` can take, with room to spare.
+local CHUNK = 1000
 
+local uids = {}
 for i = 1, #ARGV, 6 do
   local timed = ARGV[i] == 'in' or ARGV[i] == 'at'
   if not known_operations[ARGV[i]] or not ARGV[i + 5] then
@@ -27,17 +31,38 @@ for i = 1, #ARGV, 6 do
   if timed and not (tonumber(ARGV[i + 3]) and tonumber(ARGV[i + 4])) then
     return redis.error_reply('ERR park: entry ' .. i .. ' has no time or priority')
   end
+  uids[#uids + 1] = ARGV[i + 1]
+end
+
+-- Uids whose bodies are here already.
+local known = {}
+for first = 1, #uids, CHUNK do
+  local last = math.min(first + CHUNK - 1, #uids)
+  local bodies = redis.call('HMGET', msg_key, unpack(uids, first, last))
+  for i = first, last do
+    if bodies[i - first + 1] then known[uids[i]] = true end
+  end
 end
 
 local now = math.ceil(clock())
-local sequence = redis.call('INCRBY', seq_key, #ARGV / 6)
+local sequence = redis.call('INCRBY', seq_key, #uids)
 local earliest = -1
+
+-- What is parked but not yet written: all of it in two commands, at the end or when it is needed.
+local dues, bodies, unwritten = {}, {}, {}
+local function write()
+  if #dues == 0 then return end
+  redis.call('HSET', msg_key, unpack(bodies))
+  redis.call('ZADD', due_key, unpack(dues))
+  dues, bodies, unwritten = {}, {}, {}
+end
 
 -- Ends the message that has this id now, wherever it is. Says 'leased' also of one that was leased
 -- before and came back: a holder may have published it and been lost, so it may be delivered.
 local function end_holder_of(id, dead_too)
   local uid = redis.call('HGET', ids_key, id)
   if not uid then return nil end
+  if unwritten[uid] then write() end
   local was
   if redis.call('ZREM', due_key, uid) == 1 then
     was = 'parked'
@@ -48,6 +73,7 @@ local function end_holder_of(id, dead_too)
   else
     return nil
   end
+  known[uid] = nil
   redis.call('HDEL', msg_key, uid)
   if redis.call('HDEL', meta_key, uid) == 1 then was = 'leased' end
   redis.call('HDEL', ids_key, id)
@@ -55,49 +81,57 @@ local function end_holder_of(id, dead_too)
 end
 
 local function park(uid, id, due, priority, envelope)
-  if redis.call('HEXISTS', msg_key, uid) == 1 then
-    return { 'known', due }
+  if known[uid] then return 'k' end
+  known[uid] = true
+  local was
+  if id ~= '' then
+    was = end_holder_of(id, false)
+    redis.call('HSET', ids_key, id, uid)
   end
-  local was = id ~= '' and end_holder_of(id, false)
-  redis.call('HSET', msg_key, uid, envelope)
   -- A higher priority comes first among equal dues: up to 255/256 of a millisecond before its
   -- due, which is never enough to be claimed in an earlier millisecond.
-  redis.call('ZADD', due_key, due - priority / 256, uid)
-  if id ~= '' then redis.call('HSET', ids_key, id, uid) end
+  local score = priority == 0 and string.format('%d', due) or due - priority / 256
+  dues[#dues + 1] = score
+  dues[#dues + 1] = uid
+  bodies[#bodies + 1] = uid
+  bodies[#bodies + 1] = struct.pack('>I8', due) .. envelope
+  unwritten[uid] = true
+  if #dues >= 2 * CHUNK then write() end
   if earliest < 0 or due < earliest then earliest = due end
-  if was == 'leased' then return { 'replaced-leased', due } end
-  return { was and 'replaced' or 'parked', due }
+  if was == 'leased' then return 'R' end
+  return was and 'r' or 'p'
 end
 
 local function bury(uid, reason, envelope)
-  if redis.call('HEXISTS', msg_key, uid) == 1 then
-    return { 'known', now }
-  end
-  redis.call('HSET', msg_key, uid, envelope)
+  if known[uid] then return 'k' end
+  known[uid] = true
+  redis.call('HSET', msg_key, uid, struct.pack('>I8', now) .. envelope)
   redis.call('ZADD', dead_key, now, uid)
-  redis.call('HSET', meta_key, uid, write_meta('-', 0, now, 0, reason))
-  return { 'buried', now }
+  redis.call('HSET', meta_key, uid, write_meta(0, 0, reason))
+  return 'b'
 end
 
 local function cancel(id)
   local was = end_holder_of(id, true)
-  if was == 'leased' then return { 'cancelled-leased', 0 } end
-  return { was and 'cancelled' or 'unknown', 0 }
+  if was == 'leased' then return 'C' end
+  return was and 'c' or 'u'
 end
 
-local reply = { sequence, now, -1 }
+local letters = {}
 for i = 1, #ARGV, 6 do
   local operation, uid, id, time, priority, envelope =
     ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
+  local letter
   if operation == 'in' then
-    reply[#reply + 1] = park(uid, id, now + tonumber(time), tonumber(priority), envelope)
+    letter = park(uid, id, now + tonumber(time), tonumber(priority), envelope)
   elseif operation == 'at' then
-    reply[#reply + 1] = park(uid, id, tonumber(time), tonumber(priority), envelope)
+    letter = park(uid, id, tonumber(time), tonumber(priority), envelope)
   elseif operation == 'bury' then
-    reply[#reply + 1] = bury(uid, time, envelope)
+    letter = bury(uid, time, envelope)
   else
-    reply[#reply + 1] = cancel(id)
+    letter = cancel(id)
   end
+  letters[#letters + 1] = letter
 end
-reply[3] = earliest
-return reply
+write()
+return { sequence, now, earliest, table.concat(letters) }

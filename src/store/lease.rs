@@ -1,5 +1,6 @@
 //! What a claim hands out: messages to release, each with the ticket to conclude it by.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::UnixMs;
@@ -13,13 +14,20 @@ use super::envelope::Fault;
 pub struct Ticket {
     uid: Uid,
     id: Option<ProducerId>,
-    token: Box<str>,
+    token: Arc<str>,
+    due: UnixMs,
     slice: u32,
 }
 
 impl Ticket {
-    pub(super) fn new(uid: Uid, id: Option<ProducerId>, token: Box<str>, slice: u32) -> Self {
-        Self { uid, id, token, slice }
+    pub(super) fn new(
+        uid: Uid,
+        id: Option<ProducerId>,
+        token: Arc<str>,
+        due: UnixMs,
+        slice: u32,
+    ) -> Self {
+        Self { uid, id, token, due, slice }
     }
 
     /// Which message it is for.
@@ -35,6 +43,10 @@ impl Ticket {
         &self.token
     }
 
+    pub(super) fn due(&self) -> UnixMs {
+        self.due
+    }
+
     pub(super) fn slice(&self) -> u32 {
         self.slice
     }
@@ -45,15 +57,14 @@ impl Ticket {
 #[must_use = "a dropped lease leaves its message leased until the lease runs out"]
 pub struct Lease {
     message: Message,
-    due: UnixMs,
     attempts: u32,
     ticket: Ticket,
 }
 
 impl Lease {
-    pub(super) fn new(message: Message, due: UnixMs, attempts: u32, ticket: Ticket) -> Self {
+    pub(super) fn new(message: Message, attempts: u32, ticket: Ticket) -> Self {
         assert_eq!(message.uid, ticket.uid, "a ticket is for its own message");
-        Self { message, due, attempts, ticket }
+        Self { message, attempts, ticket }
     }
 
     /// What to release.
@@ -63,7 +74,7 @@ impl Lease {
 
     /// When it was due.
     pub fn due(&self) -> UnixMs {
-        self.due
+        self.ticket.due
     }
 
     /// How often its release has failed by its own fault.

@@ -22,7 +22,8 @@ macro_rules! script {
 
 const PARK: (&str, &[&str]) =
     (script!("park"), &["due", "lease", "dead", "msg", "meta", "ids", "seq"]);
-const CLAIM: (&str, &[&str]) = (script!("claim"), &["due", "lease", "dead", "msg", "meta"]);
+const CLAIM: (&str, &[&str]) =
+    (script!("claim"), &["due", "lease", "dead", "msg", "meta", "claims"]);
 const SETTLE: (&str, &[&str]) = (script!("settle"), &["lease", "msg", "meta", "ids"]);
 const POSTPONE: (&str, &[&str]) = (script!("postpone"), &["due", "lease", "meta"]);
 const BURY: (&str, &[&str]) = (script!("bury"), &["lease", "dead", "meta"]);
@@ -68,11 +69,24 @@ impl Bucket {
         let once = self.state().await;
         self.run(script, arguments).await;
         let mut twice = self.state().await;
-        if let (Some(seq), Some(_)) = (once.get("seq"), twice.get("seq")) {
-            twice.insert("seq".into(), seq.clone());
+        for count in ["seq", "claims"] {
+            if let (Some(first), Some(_)) = (once.get(count), twice.get(count)) {
+                twice.insert(count.into(), first.clone());
+            }
         }
         assert_eq!(once, twice, "applied twice");
         answer
+    }
+
+    /// Claims, and gives the token with what was claimed.
+    async fn claim(&mut self, most: &str, lease_ms: &str) -> (String, Vec<String>) {
+        let answer = self.run(CLAIM, &[most, "1000", lease_ms, "3"]).await;
+        let Value::Array(items) = &answer else { panic!("{answer:?}") };
+        let text = |value: &Value| match value {
+            Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            other => panic!("{other:?}"),
+        };
+        (text(&items[3]), items[4..].iter().step_by(3).map(text).collect())
     }
 
     async fn command(&mut self, command: &[&str]) {
@@ -85,9 +99,11 @@ impl Bucket {
     async fn state(&self) -> BTreeMap<String, String> {
         let all = keyspace(&setting("TEST_REDIS_URL"), &self.prefix).await;
         let tidy = |text: String| {
-            let words = text.split(' ').map(|word| match word.parse::<f64>() {
-                Ok(number) if (1.6e12..9e13).contains(&number) => "NOW",
-                _ => word,
+            let is_now = |number: f64| (1.6e12..9e13).contains(&number);
+            let words = text.split(' ').map(|word| match word.split_once(':') {
+                Some((due, body)) if due.parse().is_ok_and(is_now) => format!("NOW:{body}"),
+                None if word.parse().is_ok_and(is_now) => "NOW".to_owned(),
+                _ => word.to_owned(),
             });
             words.collect::<Vec<_>>().join(" ")
         };
@@ -99,6 +115,7 @@ impl Bucket {
             expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let mut found = self.state().await;
         found.remove("seq");
+        found.remove("claims");
         assert_eq!(found, expected);
     }
 }
@@ -107,17 +124,15 @@ fn park<'a>(uid: &'a str, id: &'a str, due: &'a str) -> Vec<&'a str> {
     vec!["at", uid, id, due, "0", "body"]
 }
 
-/// `{outcome, due}` of each entry.
-fn outcomes(answer: &Value) -> Vec<String> {
-    let Value::Array(items) = answer else { panic!("{answer:?}") };
-    let word = |item: &Value| match item {
-        Value::Array(pair) => match &pair[0] {
-            Value::BulkString(word) => String::from_utf8_lossy(word).into_owned(),
+/// The letter of each entry.
+fn outcomes(answer: &Value) -> String {
+    match answer {
+        Value::Array(items) => match &items[3] {
+            Value::BulkString(letters) => String::from_utf8_lossy(letters).into_owned(),
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),
-    };
-    items[3..].iter().map(word).collect()
+    }
 }
 
 #[tokio::test]
@@ -125,12 +140,12 @@ async fn park_keeps_body_due_and_id() {
     let mut bucket = Bucket::new().await;
     let arguments = [park("u1", "order-1", FUTURE), park("u2", "", PAST)].concat();
     let answer = bucket.run_twice(PARK, &arguments).await;
-    assert_eq!(outcomes(&answer), ["parked", "parked"]);
+    assert_eq!(outcomes(&answer), "pp");
     bucket
         .holds(&[
             ("due", "u2 1000 u1 99999999999999"),
             ("ids", "order-1 u1"),
-            ("msg", "u1 body u2 body"),
+            ("msg", "u1 99999999999999:body u2 1000:body"),
         ])
         .await;
 }
@@ -162,15 +177,14 @@ async fn park_applies_its_entries_in_order() {
     ]
     .concat();
     let answer = bucket.run(PARK, &arguments).await;
-    let expected = ["parked", "replaced", "cancelled", "unknown", "parked", "buried"];
-    assert_eq!(outcomes(&answer), expected);
+    assert_eq!(outcomes(&answer), "prcupb");
     bucket
         .holds(&[
             ("dead", "u4 NOW"),
             ("due", "u3 99999999999999"),
             ("ids", "order-1 u3"),
-            ("meta", "u4 - 0 NOW 0 x-delay is odd"),
-            ("msg", "u3 body u4 body"),
+            ("meta", "u4 0 0 x-delay is odd"),
+            ("msg", "u3 99999999999999:body u4 NOW:body"),
         ])
         .await;
 }
@@ -181,31 +195,35 @@ async fn park_puts_a_higher_priority_first_among_equal_dues_and_none_too_early()
     let arguments =
         [["at", "low", "", "5000", "0", "b"], ["at", "high", "", "5000", "255", "b"]].concat();
     bucket.run(PARK, &arguments).await;
-    bucket.holds(&[("due", "high 4999.00390625 low 5000"), ("msg", "high b low b")]).await;
+    bucket
+        .holds(&[("due", "high 4999.00390625 low 5000"), ("msg", "high 5000:b low 5000:b")])
+        .await;
 }
 
 #[tokio::test]
 async fn park_tells_when_what_it_ends_is_just_being_released() {
     let mut bucket = Bucket::new().await;
     bucket.run(PARK, &[park("u1", "a", PAST), park("u2", "b", PAST)].concat()).await;
-    bucket.run(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
+    let (token, _) = bucket.claim("10", "60000").await;
     let arguments = [park("u3", "a", FUTURE), vec!["cancel", "c", "b", "", "", ""]].concat();
     let answer = bucket.run(PARK, &arguments).await;
-    assert_eq!(outcomes(&answer), ["replaced-leased", "cancelled-leased"]);
-    let settled = bucket.run(SETTLE, &["u1", "t1", "a", "u2", "t1", "b"]).await;
-    assert_eq!(settled, Value::Array(vec![Value::Int(0), Value::Int(0)]));
-    bucket.holds(&[("due", "u3 99999999999999"), ("ids", "a u3"), ("msg", "u3 body")]).await;
+    assert_eq!(outcomes(&answer), "RC");
+    let settled = bucket.run(SETTLE, &["u1", &token, "a", "u2", &token, "b"]).await;
+    assert_eq!(settled, Value::Int(0));
+    bucket
+        .holds(&[("due", "u3 99999999999999"), ("ids", "a u3"), ("msg", "u3 99999999999999:body")])
+        .await;
 }
 
 #[tokio::test]
 async fn park_never_says_plainly_cancelled_of_what_may_have_been_delivered() {
     let mut bucket = Bucket::new().await;
     bucket.run(PARK, &park("u1", "a", PAST)).await;
-    bucket.run(CLAIM, &["10", "1000", "0", "t1", "3"]).await;
+    bucket.claim("10", "0").await;
     // Its holder is lost, perhaps after it published.
     bucket.run(RECOVER, &["10", "3"]).await;
     let answer = bucket.run(PARK, &["cancel", "c", "a", "", "", ""]).await;
-    assert_eq!(outcomes(&answer), ["cancelled-leased"]);
+    assert_eq!(outcomes(&answer), "C");
     bucket.holds(&[]).await;
 }
 
@@ -214,16 +232,17 @@ async fn claim_takes_what_is_due_and_says_when_the_next_is() {
     let mut bucket = Bucket::new().await;
     let arguments = [park("u1", "", PAST), park("u2", "", FUTURE)].concat();
     bucket.run(PARK, &arguments).await;
-    let answer = bucket.run_twice(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
+    let answer = bucket.run_twice(CLAIM, &["10", "1000", "60000", "3"]).await;
     let Value::Array(items) = &answer else { panic!("{answer:?}") };
-    assert_eq!(items.len(), 4);
     assert_eq!(items[1], Value::Int(99_999_999_999_999));
+    assert_eq!(items[4..6], [Value::BulkString(b"u1".into()), Value::Int(0)]);
+    let due_and_body = [&1_000_u64.to_be_bytes()[..], b"body"].concat();
+    assert_eq!(items[6..], [Value::BulkString(due_and_body)]);
     bucket
         .holds(&[
             ("due", "u2 99999999999999"),
             ("lease", "u1 NOW"),
-            ("meta", "u1 t1 0 1000 0"),
-            ("msg", "u1 body u2 body"),
+            ("msg", "u1 1000:body u2 99999999999999:body"),
         ])
         .await;
 }
@@ -234,21 +253,34 @@ async fn claim_keeps_its_bounds_but_takes_one_at_least() {
     let arguments = [park("u1", "", PAST), park("u2", "", PAST), park("u3", "", PAST)].concat();
     bucket.run(PARK, &arguments).await;
     let taken = |answer: &Value| match answer {
-        Value::Array(items) => items.len() - 3,
+        Value::Array(items) => items.len() / 3 - 1,
         other => panic!("{other:?}"),
     };
-    assert_eq!(taken(&bucket.run(CLAIM, &["10", "1", "60000", "t1", "3"]).await), 1);
-    assert_eq!(taken(&bucket.run(CLAIM, &["1", "1000", "60000", "t2", "3"]).await), 1);
-    assert_eq!(taken(&bucket.run(CLAIM, &["10", "1000", "60000", "t3", "3"]).await), 1);
+    assert_eq!(taken(&bucket.run(CLAIM, &["10", "1", "60000", "3"]).await), 1);
+    assert_eq!(taken(&bucket.run(CLAIM, &["1", "1000", "60000", "3"]).await), 1);
+    assert_eq!(taken(&bucket.run(CLAIM, &["10", "1000", "60000", "3"]).await), 1);
+}
+
+#[tokio::test]
+async fn claim_gives_a_token_to_every_lease_of_its_own_and_reads_large_batches_in_order() {
+    let mut bucket = Bucket::new().await;
+    let uids: Vec<String> = (0..60).map(|n| format!("u{n:02}")).collect();
+    let entries: Vec<&str> = uids.iter().flat_map(|uid| park(uid, "", PAST)).collect();
+    bucket.run(PARK, &entries).await;
+    let (first, claimed) = bucket.claim("59", "60000").await;
+    assert_eq!(claimed, uids[..59]);
+    let (second, claimed) = bucket.claim("10", "60000").await;
+    assert_eq!(claimed, uids[59..]);
+    assert_ne!(first, second);
 }
 
 #[tokio::test]
 async fn claim_buries_what_has_no_body() {
     let mut bucket = Bucket::new().await;
     bucket.command(&["ZADD", "due", "1", "ghost"]).await;
-    bucket.run(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
+    bucket.claim("10", "60000").await;
     bucket
-        .holds(&[("dead", "ghost NOW"), ("meta", "ghost - 0 1 0 its body is missing in the store")])
+        .holds(&[("dead", "ghost NOW"), ("meta", "ghost 0 0 its body is missing in the store")])
         .await;
 }
 
@@ -256,12 +288,14 @@ async fn claim_buries_what_has_no_body() {
 async fn settle_removes_everything_and_twice_is_once() {
     let mut bucket = Bucket::new().await;
     bucket.run(PARK, &park("u1", "a", PAST)).await;
-    bucket.run(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
-    let wrong = bucket.run(SETTLE, &["u1", "t0", "a"]).await;
-    assert_eq!(wrong, Value::Array(vec![Value::Int(0)]), "an old token changes nothing");
+    let (old, _) = bucket.claim("10", "0").await;
+    bucket.run(RECOVER, &["10", "3"]).await;
+    let (token, _) = bucket.claim("10", "60000").await;
+    let wrong = bucket.run(SETTLE, &["u1", &old, "a"]).await;
+    assert_eq!(wrong, Value::Int(0), "an old token changes nothing");
     assert!(bucket.state().await.contains_key("lease"));
-    let right = bucket.run_twice(SETTLE, &["u1", "t1", "a"]).await;
-    assert_eq!(right, Value::Array(vec![Value::Int(1)]));
+    let right = bucket.run_twice(SETTLE, &["u1", &token, "a"]).await;
+    assert_eq!(right, Value::Int(1));
     bucket.holds(&[]).await;
 }
 
@@ -269,14 +303,14 @@ async fn settle_removes_everything_and_twice_is_once() {
 async fn postpone_keeps_the_due_and_counts() {
     let mut bucket = Bucket::new().await;
     bucket.run(PARK, &[park("u1", "", PAST), park("u2", "", PAST)].concat()).await;
-    bucket.run(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
-    let arguments = ["u1", "t1", "60000", "1", "u2", "t1", "0", "0"];
+    let (token, _) = bucket.claim("10", "60000").await;
+    let arguments = [["u1", &token, PAST, "60000", "1"], ["u2", &token, PAST, "0", "0"]].concat();
     bucket.run_twice(POSTPONE, &arguments).await;
     bucket
         .holds(&[
             ("due", "u2 1000 u1 NOW"),
-            ("meta", "u1 - 1 1000 0 u2 - 0 1000 0"),
-            ("msg", "u1 body u2 body"),
+            ("meta", "u1 1 0 u2 0 0"),
+            ("msg", "u1 1000:body u2 1000:body"),
         ])
         .await;
 }
@@ -285,14 +319,14 @@ async fn postpone_keeps_the_due_and_counts() {
 async fn bury_keeps_body_and_reason() {
     let mut bucket = Bucket::new().await;
     bucket.run(PARK, &park("u1", "a", PAST)).await;
-    bucket.run(CLAIM, &["10", "1000", "60000", "t1", "3"]).await;
-    bucket.run_twice(BURY, &["u1", "t1", "no queue wants it"]).await;
+    let (token, _) = bucket.claim("10", "60000").await;
+    bucket.run_twice(BURY, &["u1", &token, "no queue wants it"]).await;
     bucket
         .holds(&[
             ("dead", "u1 NOW"),
             ("ids", "a u1"),
-            ("meta", "u1 - 0 1000 0 no queue wants it"),
-            ("msg", "u1 body"),
+            ("meta", "u1 0 0 no queue wants it"),
+            ("msg", "u1 1000:body"),
         ])
         .await;
 }
@@ -301,16 +335,16 @@ async fn bury_keeps_body_and_reason() {
 async fn recover_gives_back_expired_leases_only() {
     let mut bucket = Bucket::new().await;
     bucket.run(PARK, &park("u1", "", PAST)).await;
-    bucket.run(CLAIM, &["10", "1000", "0", "t1", "3"]).await;
+    bucket.claim("10", "0").await;
     bucket.run(PARK, &park("u2", "", PAST)).await;
-    bucket.run(CLAIM, &["10", "1000", "60000", "t2", "3"]).await;
+    bucket.claim("10", "60000").await;
     bucket.run_twice(RECOVER, &["10", "3"]).await;
     bucket
         .holds(&[
-            ("due", "u1 1000"),
+            ("due", "u1 NOW"),
             ("lease", "u2 NOW"),
-            ("meta", "u1 - 0 1000 1 u2 t2 0 1000 0"),
-            ("msg", "u1 body u2 body"),
+            ("meta", "u1 0 1"),
+            ("msg", "u1 1000:body u2 1000:body"),
         ])
         .await;
 }
@@ -318,14 +352,15 @@ async fn recover_gives_back_expired_leases_only() {
 #[tokio::test]
 async fn recover_buries_what_ended_its_holder_when_it_was_alone() {
     let mut bucket = Bucket::new().await;
-    bucket.run(PARK, &[park("bad", "", "1"), park("good", "", PAST)].concat()).await;
-    for claim in 0..3 {
-        bucket.run(CLAIM, &["1", "1000", "0", &format!("t{claim}"), "3"]).await;
+    bucket.run(PARK, &park("bad", "", PAST)).await;
+    for _ in 0..3 {
+        assert_eq!(bucket.claim("1", "0").await.1, ["bad"]);
         bucket.run(RECOVER, &["10", "3"]).await;
     }
+    bucket.run(PARK, &[park("good", "", PAST), park("other", "", FUTURE)].concat()).await;
     // Three holders were lost: now it is claimed alone, however much a claim may take.
-    bucket.run(CLAIM, &["10", "1000", "0", "t9", "3"]).await;
-    assert!(bucket.state().await["due"].contains("good"), "its neighbour is left alone");
+    assert_eq!(bucket.claim("10", "60000").await.1, ["good"]);
+    assert_eq!(bucket.claim("10", "0").await.1, ["bad"]);
     bucket.run(RECOVER, &["10", "3"]).await;
     let state = bucket.state().await;
     assert_eq!(state["dead"], "bad NOW");
@@ -337,7 +372,7 @@ async fn census_counts_and_changes_nothing() {
     let mut bucket = Bucket::new().await;
     let entries = [park("u1", "", PAST), park("u2", "", PAST), park("u3", "", FUTURE)].concat();
     bucket.run(PARK, &entries).await;
-    bucket.run(CLAIM, &["1", "1000", "60000", "t1", "3"]).await;
+    bucket.claim("1", "60000").await;
     let answer = bucket.run_twice(CENSUS, &["1000", "99999999999999"]).await;
     let Value::Array(items) = &answer else { panic!("{answer:?}") };
     let counts: Vec<_> = [2, 1, 0, 1, 1, 2].map(Value::Int).into();
@@ -348,9 +383,9 @@ async fn census_counts_and_changes_nothing() {
 async fn no_script_writes_to_a_bucket_with_a_key_of_the_wrong_type() {
     for (script, arguments) in [
         (PARK, park("u", "", PAST)),
-        (CLAIM, vec!["1", "1", "1", "t", "3"]),
+        (CLAIM, vec!["1", "1", "1", "3"]),
         (SETTLE, vec!["u", "t", ""]),
-        (POSTPONE, vec!["u", "t", "0", "0"]),
+        (POSTPONE, vec!["u", "t", "1", "0", "0"]),
         (BURY, vec!["u", "t", "why"]),
         (RECOVER, vec!["1", "3"]),
     ] {

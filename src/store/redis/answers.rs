@@ -1,10 +1,13 @@
 //! Reads what the scripts return. An answer of another shape than their headers promise is an
 //! error, never a guess.
 
-use bytes::Bytes;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
 use redis::Value;
 
 use crate::clock::UnixMs;
+use crate::delay::When;
 use crate::message::Uid;
 use crate::store::proof::{Buried, Parked as ParkedProof, Secured};
 use crate::store::{
@@ -20,34 +23,38 @@ pub(super) struct Parked {
     outcomes: Vec<Outcome>,
 }
 
-pub(super) fn parked(answer: Value, entries: usize) -> Result<Parked, Error> {
+pub(super) fn parked(answer: Value, entries: &[&Entry]) -> Result<Parked, Error> {
     let mut items = array("park", answer)?.into_iter();
     let mut number = || integer("park", items.next());
     let (sequence, now, earliest) = (number()?, number()?, number()?);
-    let outcomes = items.map(outcome).collect::<Result<Vec<_>, _>>()?;
-    if outcomes.len() != entries {
-        let found = outcomes.len();
-        return Err(Error::Garbled(format!("park answered {found} of {entries} entries")));
+    let letters = bytes("park", items.next())?;
+    if letters.len() != entries.len() {
+        let (found, asked) = (letters.len(), entries.len());
+        return Err(Error::Garbled(format!("park answered {found} of {asked} entries")));
     }
-    Ok(Parked { sequence, now: now as UnixMs, earliest_due: due(earliest), outcomes })
+    let now = now as UnixMs;
+    let outcomes = letters.iter().zip(entries).map(|(letter, entry)| outcome(*letter, entry, now));
+    let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
+    Ok(Parked { sequence, now, earliest_due: due(earliest), outcomes })
 }
 
-fn outcome(value: Value) -> Result<Outcome, Error> {
-    let mut pair = array("park", value)?.into_iter();
-    let word = bytes("park", pair.next())?;
-    let due = integer("park", pair.next())? as UnixMs;
-    Ok(match &word[..] {
-        b"parked" => Outcome::Parked(due),
-        b"replaced" => Outcome::Replaced(due),
-        b"replaced-leased" => Outcome::ReplacedLeased(due),
-        b"known" => Outcome::Known,
-        b"buried" => Outcome::Buried,
-        b"cancelled" => Outcome::Cancelled,
-        b"cancelled-leased" => Outcome::CancelledLeased,
-        b"unknown" => Outcome::UnknownId,
+fn outcome(letter: u8, entry: &Entry, now: UnixMs) -> Result<Outcome, Error> {
+    let due = match entry {
+        Entry::Park { when: When::At(due), .. } => *due,
+        Entry::Park { when: When::In(ms), .. } => now.saturating_add(*ms),
+        _ => now,
+    };
+    Ok(match letter {
+        b'p' => Outcome::Parked(due),
+        b'r' => Outcome::Replaced(due),
+        b'R' => Outcome::ReplacedLeased(due),
+        b'k' => Outcome::Known,
+        b'b' => Outcome::Buried,
+        b'c' => Outcome::Cancelled,
+        b'C' => Outcome::CancelledLeased,
+        b'u' => Outcome::UnknownId,
         other => {
-            let other = String::from_utf8_lossy(other);
-            return Err(Error::Garbled(format!("park answered `{other}`")));
+            return Err(Error::Garbled(format!("park answered `{}`", char::from(other))));
         }
     })
 }
@@ -100,31 +107,32 @@ impl Merged {
     }
 }
 
-pub(super) fn claimed(answer: Value, token: &str, slice: u32) -> Result<Claim, Error> {
+pub(super) fn claimed(answer: Value, slice: u32) -> Result<Claim, Error> {
     let mut items = array("claim", answer)?.into_iter();
     let mut number = || integer("claim", items.next());
     let (now, next, bodiless) = (number()?, number()?, number()?);
+    let token = String::from_utf8_lossy(&bytes("claim", items.next())?).as_ref().into();
     let mut claim = Claim {
-        leases: Vec::with_capacity(items.len()),
+        leases: Vec::with_capacity(items.len() / 3),
         unreadable: Vec::new(),
         bodiless: bodiless as u64,
         now: now as UnixMs,
         next_due: due(next),
     };
-    for item in items {
-        let mut fields = array("claim", item)?.into_iter();
-        let uid = Uid::from_bytes(bytes("claim", fields.next())?);
-        let due = integer("claim", fields.next())? as UnixMs;
-        let attempts = integer("claim", fields.next())? as u32;
-        let packed = bytes("claim", fields.next())?;
+    while let Some(uid) = items.next() {
+        let uid = Uid::from_bytes(bytes("claim", Some(uid))?);
+        let attempts = integer("claim", items.next())? as u32;
+        let mut packed = bytes("claim", items.next())?;
+        // Without its due it is no envelope either, which is said below.
+        let due = packed.try_get_u64().unwrap_or_default();
+        let ticket = |id| Ticket::new(uid.clone(), id, Arc::clone(&token), due, slice);
         match envelope::unpack(uid.clone(), packed) {
             Ok(message) => {
-                let ticket = Ticket::new(uid, message.id.clone(), token.into(), slice);
-                claim.leases.push(Lease::new(message, due, attempts, ticket));
+                let ticket = ticket(message.id.clone());
+                claim.leases.push(Lease::new(message, attempts, ticket));
             }
             Err(fault) => {
-                let ticket = Ticket::new(uid, None, token.into(), slice);
-                claim.unreadable.push(Unreadable { ticket, fault });
+                claim.unreadable.push(Unreadable { ticket: ticket(None), fault });
             }
         }
     }
@@ -152,8 +160,7 @@ pub(super) fn merge_claims(claims: Vec<Claim>) -> Result<Claim, Error> {
 
 /// How many of a concluding script's tickets still held their message.
 pub(super) fn held(answer: Value) -> Result<usize, Error> {
-    let items = array("conclude", answer)?;
-    Ok(items.iter().filter(|item| matches!(item, Value::Int(1))).count())
+    Ok(integer("conclude", Some(answer))? as usize)
 }
 
 pub(super) fn recovered(answer: Value) -> Result<Recovery, Error> {

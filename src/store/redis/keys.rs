@@ -19,18 +19,20 @@ pub(super) struct Keys {
 pub(super) struct Bucket {
     /// Uid by due: parked.
     pub due: String,
-    /// Uid by end of lease: leased.
+    /// Uid by end of lease, which is also its token: leased.
     pub lease: String,
     /// Uid by time of burial: dead.
     pub dead: String,
-    /// Uid to envelope.
+    /// Uid to due and envelope.
     pub msg: String,
-    /// Uid to token, attempts, due, expiries and reason, once it was leased.
+    /// Uid to attempts, expiries and reason, when it did not go out at its first try.
     pub meta: String,
     /// Producer's id to uid.
     pub ids: String,
     /// Grows with every entry applied.
     pub seq: String,
+    /// Grows with every claim.
+    pub claims: String,
 }
 
 impl Keys {
@@ -64,6 +66,7 @@ impl Keys {
             meta: format!("{prefix}:meta"),
             ids: format!("{prefix}:ids"),
             seq: format!("{prefix}:seq"),
+            claims: format!("{prefix}:claims"),
         }
     }
 
@@ -119,6 +122,7 @@ mod tests {
                 assert_eq!(tag(key), tag(&bucket.due), "{name}");
             }
             assert_eq!(tag(&bucket.seq), tag(&bucket.due), "{name}");
+            assert_eq!(tag(&bucket.claims), tag(&bucket.due), "{name}");
         }
     }
 

@@ -14,7 +14,6 @@ mod scripts;
 mod server;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -32,7 +31,7 @@ use crate::broker::Released;
 use crate::clock::{StoreClock, millis};
 use crate::config::Durability;
 use crate::finding::Finding;
-use crate::message::{BrokerKind, Destination, ProducerId, Reason, Uid};
+use crate::message::{BrokerKind, Destination, ProducerId, Reason};
 
 /// Most messages one script call may conclude or recover: Lua cannot unpack many thousands, and
 /// a long script holds up everybody else.
@@ -61,9 +60,6 @@ pub struct RedisStore {
     parks: Link,
     rest: Link,
     clock: Arc<StoreClock>,
-    /// Makes a claim's token unique: this process and a count.
-    process: Uid,
-    claims: AtomicU64,
     /// The last sequence each bucket answered.
     sequences: Mutex<HashMap<String, i64>>,
 }
@@ -80,16 +76,9 @@ impl RedisStore {
             parks: Link::new(&settings.url)?,
             rest: Link::new(&settings.url)?,
             clock,
-            process: Uid::fresh(),
-            claims: AtomicU64::new(0),
             sequences: Mutex::default(),
             settings,
         })
-    }
-
-    fn token(&self) -> String {
-        let claim = self.claims.fetch_add(1, Ordering::Relaxed);
-        format!("{}-{claim}", self.process)
     }
 
     fn buckets(&self, destination: &Destination) -> Vec<(u32, Bucket)> {
@@ -117,7 +106,7 @@ impl RedisStore {
         let Settings { durability, min_replicas, .. } = self.settings;
         let answer =
             self.scripts.park.run_durably(&self.parks, call, durability, min_replicas).await?;
-        let parked = answers::parked(answer, entries.len())?;
+        let parked = answers::parked(answer, entries)?;
         self.clock.observe(parked.now);
         let before = parked.sequence - entries.len() as i64;
         let rolled_back = self.went_back(bucket.seq, before, parked.sequence);
@@ -133,21 +122,20 @@ impl RedisStore {
     }
 
     async fn claim_slice(&self, slice: u32, bucket: Bucket, limit: Limit) -> Result<Claim, Error> {
-        let token = self.token();
         let mut call = self.scripts.claim.call(&[
             &bucket.due,
             &bucket.lease,
             &bucket.dead,
             &bucket.msg,
             &bucket.meta,
+            &bucket.claims,
         ]);
         call.arg(limit.messages.min(CALL_MAX))
             .arg(limit.bytes)
             .arg(millis(limit.lease))
-            .arg(&token)
             .arg(EXPIRIES_BEFORE_ALONE);
         let answer = self.scripts.claim.run(&self.rest, call).await?;
-        let claim = answers::claimed(answer, &token, slice)?;
+        let claim = answers::claimed(answer, slice)?;
         self.clock.observe(claim.now);
         Ok(claim)
     }
@@ -318,7 +306,9 @@ impl Store for RedisStore {
             keys: |bucket| vec![&bucket.due, &bucket.lease, &bucket.meta],
             ticket: |postponed: &Postponed| &postponed.ticket,
             args: |postponed, call| {
-                call.arg(millis(postponed.wait)).arg(u8::from(postponed.counts));
+                call.arg(postponed.ticket.due())
+                    .arg(millis(postponed.wait))
+                    .arg(u8::from(postponed.counts));
             },
         };
         self.conclude(destination, batch, &how).await

@@ -78,7 +78,13 @@ fn fields(value: &redis::Value) -> String {
 fn flat(value: &redis::Value) -> String {
     match value {
         redis::Value::Array(items) => items.iter().map(flat).collect::<Vec<_>>().join(" "),
-        redis::Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        redis::Value::BulkString(bytes) => match bytes.split_first_chunk::<8>() {
+            // The due that stands before a body, as text.
+            Some((due, body)) if due[0] == 0 => {
+                format!("{}:{}", u64::from_be_bytes(*due), String::from_utf8_lossy(body))
+            }
+            _ => String::from_utf8_lossy(bytes).into_owned(),
+        },
         redis::Value::Int(number) => number.to_string(),
         redis::Value::Double(number) => number.to_string(),
         redis::Value::SimpleString(text) => text.clone(),
