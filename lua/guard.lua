@@ -29,14 +29,23 @@ local function write_meta(attempts, expiries, reason)
   return reason and text .. ' ' .. reason or text
 end
 
--- Which of these messages are still held by these tokens. A token is a score in `lease`: the end of
--- the lease, and below the millisecond a count, so that no two leases of a message share one.
+-- A token is a score in `lease`: the end of the lease in ms times this, and a count, so that no two
+-- leases of a message share one. Whole numbers, since Redis reads and writes those fastest; exact
+-- until the year 2248.
+local TOKENS_PER_MS = 1024
+
+-- Which of these messages are still held by these tokens: a set of uids.
 local function held_by(lease_key, uids, tokens)
-  if #uids == 0 then return {} end
-  local scores = redis.call('ZMSCORE', lease_key, unpack(uids))
-  local held = {}
-  for i = 1, #uids do
-    held[i] = scores[i] and tonumber(scores[i]) == tonumber(tokens[i])
+  local holders, asked = {}, {}
+  for _, token in ipairs(tokens) do
+    if not asked[token] and tonumber(token) then
+      asked[token] = true
+      for _, uid in ipairs(redis.call('ZRANGEBYSCORE', lease_key, token, token)) do
+        holders[uid] = token
+      end
+    end
   end
+  local held = {}
+  for i, uid in ipairs(uids) do held[uid] = holders[uid] ~= nil and holders[uid] == tokens[i] end
   return held
 end

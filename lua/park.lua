@@ -2,7 +2,7 @@
 --
 -- KEYS  1 due  2 lease  3 dead  4 msg  5 meta  6 ids  7 seq
 -- ARGV  six for each entry: operation, uid, id, time, priority, envelope
---         'in'     park it, due `time` ms from now
+--         'in'     park it, due `time` ms from now; with 0 at once
 --         'at'     park it, due at `time`
 --         'bury'   keep it as dead; `time` is the reason
 --         'cancel' end the message of this id; the rest is empty
@@ -123,9 +123,12 @@ for i = 1, #ARGV, 6 do
     ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
   local letter
   if operation == 'in' then
-    letter = park(uid, id, now + tonumber(time), tonumber(priority), envelope)
+    -- Without a delay it is due now, and not at the end of this millisecond.
+    local delay = math.ceil(tonumber(time))
+    local due = delay > 0 and now + delay or now - 1
+    letter = park(uid, id, due, tonumber(priority), envelope)
   elseif operation == 'at' then
-    letter = park(uid, id, tonumber(time), tonumber(priority), envelope)
+    letter = park(uid, id, math.ceil(tonumber(time)), tonumber(priority), envelope)
   elseif operation == 'bury' then
     letter = bury(uid, time, envelope)
   else

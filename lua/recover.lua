@@ -14,11 +14,11 @@ local due_key, lease_key, dead_key, meta_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4
 local most, alone_after = tonumber(ARGV[1]), tonumber(ARGV[2])
 
 local now = math.floor(clock())
--- Below the millisecond a score is a count, not time.
-local expired = redis.call('ZRANGEBYSCORE', lease_key, '-inf', '(' .. now + 1, 'WITHSCORES', 'LIMIT', 0, most)
+local until_token = string.format('(%d', (now + 1) * TOKENS_PER_MS)
+local expired = redis.call('ZRANGEBYSCORE', lease_key, '-inf', until_token, 'WITHSCORES', 'LIMIT', 0, most)
 local recovered, buried = 0, 0
 for i = 1, #expired, 2 do
-  local uid, ended = expired[i], math.floor(tonumber(expired[i + 1]))
+  local uid, ended = expired[i], math.floor(tonumber(expired[i + 1]) / TOKENS_PER_MS)
   local attempts, expiries = read_meta(redis.call('HGET', meta_key, uid))
   expiries = expiries + 1
   redis.call('ZREM', lease_key, uid)

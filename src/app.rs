@@ -18,7 +18,7 @@ use tokio::time::timeout;
 pub use self::parts::Parts;
 pub use self::watch::Watched;
 use crate::admin;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::finding::Finding;
 use crate::health::START;
 use crate::intake::IntakeLoop;
@@ -168,10 +168,13 @@ fn say_hello(config: &Config) {
             "captures: publish to `xdelay.{exchange}` with `x-delay`, released to `{exchange}`"
         );
     }
-    let (url, durability) = (&config.redis.url, config.redis.durability);
-    tracing::info!(
-        "parks in {url}, namespace `{}`, durability {durability:?}",
-        config.redis.namespace
-    );
+    match &config.store {
+        config::Store::Redis(config::Redis { url, namespace, durability, .. }) => {
+            tracing::info!("parks in {url}, namespace `{namespace}`, durability {durability:?}");
+        }
+        config::Store::Embedded(path) => {
+            tracing::info!("parks in {}, synced on every write", path.display());
+        }
+    }
     tracing::info!("admin API on http://{}", config.admin.listen);
 }

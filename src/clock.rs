@@ -17,12 +17,16 @@ pub struct StoreClock {
     seen: Mutex<(UnixMs, Instant)>,
 }
 
+/// This host's clock, rounded down: the clock of a store that has none of its own.
+#[expect(clippy::disallowed_methods, reason = "this is the one file that reads the wall clock")]
+pub fn host_now() -> UnixMs {
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO))
+}
+
 impl StoreClock {
     /// Starts from this host's clock, until the store's is first seen.
-    #[expect(clippy::disallowed_methods, reason = "this is the one file that reads the wall clock")]
     pub fn new() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        Self { seen: Mutex::new((millis(since_epoch), Instant::now())) }
+        Self { seen: Mutex::new((host_now(), Instant::now())) }
     }
 
     /// Takes note of the store's clock, as it was answered a moment ago.

@@ -124,6 +124,17 @@ impl Destination {
     pub fn amqp(name: &str) -> Self {
         Self { broker: BrokerKind::Amqp, name: name.into() }
     }
+
+    /// How a store lists it among others.
+    pub fn listing(&self) -> String {
+        format!("{}:{}", self.broker.as_str(), self.name)
+    }
+
+    /// Reads a [`listing`](Self::listing); `None` for one that a newer version wrote.
+    pub fn from_listing(text: &str) -> Option<Self> {
+        let (broker, name) = text.split_once(':')?;
+        Some(Self { broker: BrokerKind::parse(broker)?, name: name.into() })
+    }
 }
 
 impl fmt::Display for Destination {
@@ -230,6 +241,13 @@ mod tests {
         assert_eq!(uid.to_string(), "orders/3/1234567");
         assert_eq!(Uid::parse(""), None);
         assert_eq!(Uid::parse("with blank"), None);
+    }
+
+    #[test]
+    fn a_listing_reads_back() {
+        let destination = Destination::amqp("a:b");
+        assert_eq!(Destination::from_listing(&destination.listing()), Some(destination));
+        assert_eq!(Destination::from_listing("carrier-pigeon:a"), None);
     }
 
     #[test]

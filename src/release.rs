@@ -143,10 +143,11 @@ impl ReleaseLoop {
     pub async fn turn(&mut self) -> Wake {
         let batch = self.claimed.take();
         let conclusions = std::mem::take(&mut self.conclusions);
-        let claims = batch.is_none() || self.backlog;
+        let idle = batch.is_none();
+        let claims = idle || self.backlog;
         let (released, claimed, (unconcluded, failure)) = tokio::join!(
             self.release(batch),
-            async { if claims { Some(self.claim_ahead().await) } else { None } },
+            async { if claims { Some(self.claim_ahead(idle).await) } else { None } },
             conclusions.apply(&*self.shared.store, &self.destination, &self.metrics),
         );
         self.conclusions = unconcluded;
@@ -223,7 +224,8 @@ impl ReleaseLoop {
             let newer = self.shared.settings.retry.max;
             self.conclusions.unreadable(unreadable, newer, &self.metrics);
         }
-        self.backlog = claim.next_due.is_some_and(|due| due <= claim.now);
+        // Beside one that is claimed alone nothing is claimed ahead.
+        self.backlog = !claim.alone && claim.next_due.is_some_and(|due| due <= claim.now);
         if !batch.leases.is_empty() {
             self.claimed = Some(batch);
             return Wake::Now;

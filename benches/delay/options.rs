@@ -21,7 +21,7 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with = "quick")]
     #[serde(skip)]
     pub write: bool,
-    /// Flat out: rounds of each side, which alternate
+    /// Flat out and rate: rounds of each side, which alternate
     #[arg(long, default_value_t = 5)]
     pub rounds: u32,
     /// Flat out: messages of one round
@@ -30,8 +30,8 @@ pub(crate) struct Options {
     /// Rate: messages per second; may be given several times [default: 1000 5000]
     #[arg(long = "rate", value_name = "RATE")]
     pub rates: Vec<u64>,
-    /// Rate: how long to publish
-    #[arg(long, default_value_t = 20)]
+    /// Rate: how long to publish in one round
+    #[arg(long, default_value_t = 10)]
     pub seconds: u64,
     /// Burst: messages due at one instant
     #[arg(long, default_value_t = 200_000)]

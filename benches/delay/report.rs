@@ -31,12 +31,22 @@ pub(crate) struct FlatOut {
     pub xdelay: Vec<Outcome>,
 }
 
-/// A round at a fixed rate.
+/// Rounds at a fixed rate.
 #[derive(Debug, Serialize)]
 pub(crate) struct Rate {
     pub path: Path,
     pub rate: u64,
-    pub outcome: Outcome,
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Rate {
+    pub(crate) fn new(path: Path, rate: u64) -> Self {
+        Self { path, rate, outcomes: Vec::new() }
+    }
+
+    fn named(&self, name: &'static str) -> impl Iterator<Item = (&'static str, Path, &Outcome)> {
+        self.outcomes.iter().map(move |outcome| (name, self.path, outcome))
+    }
 }
 
 /// Everything due at one instant.
@@ -156,10 +166,10 @@ impl Report {
                 outcomes.iter().map(move |outcome| ("flat out", path, outcome))
             })
         });
-        let rates = self.rates.iter().map(|rate| ("rate", rate.path, &rate.outcome));
+        let rates = self.rates.iter().flat_map(|rate| rate.named("rate"));
         let burst = self.burst.iter().map(|burst| ("burst", Path::Xdelay, &burst.outcome));
         let backlog = self.backlog.iter().flat_map(|backlog| &backlog.rates);
-        let backlog = backlog.map(|rate| ("backlog", rate.path, &rate.outcome));
+        let backlog = backlog.flat_map(|rate| rate.named("backlog"));
         flat_out.chain(rates).chain(burst).chain(backlog)
     }
 }

@@ -67,12 +67,18 @@ fn rates(stage: &Stage<'_>) -> anyhow::Result<Vec<Rate>> {
     let (from, to) = stage.options.delays();
     let mut rates = Vec::new();
     for &rate in &stage.options.rates {
-        for path in [Path::Relay, Path::Xdelay] {
-            let messages = rate * stage.options.seconds;
-            let outcome = stage.round(path, messages, Some(rate), Delay::Between(from, to))?;
-            tell(&format!("{}/s, {path:?}", count(rate)), outcome.kept(rate), &outcome);
-            rates.push(Rate { path, rate, outcome });
+        let mut sides = [Path::Relay, Path::Xdelay].map(|path| Rate::new(path, rate));
+        for round in 1..=stage.options.rounds {
+            for side in &mut sides {
+                let messages = rate * stage.options.seconds;
+                let delay = Delay::Between(from, to);
+                let outcome = stage.round(side.path, messages, Some(rate), delay)?;
+                let what = format!("{}/s, round {round}, {:?}", count(rate), side.path);
+                tell(&what, outcome.kept(rate), &outcome);
+                side.outcomes.push(outcome);
+            }
         }
+        rates.extend(sides);
     }
     Ok(rates)
 }
@@ -107,9 +113,14 @@ fn backlog(stage: &Stage<'_>) -> anyhow::Result<Backlog> {
     for &rate in &stage.options.rates {
         let messages = rate * stage.options.seconds;
         let delay = Delay::Between(from, to);
-        let outcome = stage.load(&stage.job(Path::Xdelay, messages, Some(rate), delay))?;
-        tell(&format!("{}/s beside the backlog", count(rate)), outcome.kept(rate), &outcome);
-        rates.push(Rate { path: Path::Xdelay, rate, outcome });
+        let mut beside = Rate::new(Path::Xdelay, rate);
+        for round in 1..=stage.options.rounds {
+            let outcome = stage.load(&stage.job(Path::Xdelay, messages, Some(rate), delay))?;
+            let what = format!("{}/s beside the backlog, round {round}", count(rate));
+            tell(&what, outcome.kept(rate), &outcome);
+            beside.outcomes.push(outcome);
+        }
+        rates.push(beside);
     }
     let peak_memory = sidecar.peak_memory();
     sidecar.stop()?;

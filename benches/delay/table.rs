@@ -73,17 +73,21 @@ fn flat_out_table(flat_out: &FlatOut) -> String {
 
 fn rate_table(title: &str, rates: &[Rate]) -> String {
     let mut table = head(title, &["through", "asked", "kept", LATENESS, OVERSHOOT, FAULTS]);
-    for Rate { path, rate, outcome } in rates {
-        let Some(arrived) = &outcome.arrived else { continue };
+    for Rate { path, rate, outcomes } in rates {
+        let arrivals: Vec<&Arrivals> =
+            outcomes.iter().filter_map(|outcome| outcome.arrived.as_ref()).collect();
+        let rounds = |of: fn(&Arrivals) -> Quantiles| {
+            rounds_of(&arrivals.iter().map(|arrived| of(arrived)).collect::<Vec<_>>())
+        };
         let (name, lateness) = match path {
-            Path::Xdelay => ("xdelay", quantiles(arrived.lateness)),
+            Path::Xdelay => ("xdelay", rounds(|arrived| arrived.lateness)),
             Path::Relay => ("do-nothing relay, no delay", "-".to_owned()),
             Path::Alone => ("RabbitMQ alone, no delay", "-".to_owned()),
         };
-        let (asked, kept) = (format!("{}/s", count(*rate)), count(outcome.kept(*rate)));
-        let overshoot = quantiles(arrived.overshoot);
-        let faults = faults(std::slice::from_ref(outcome));
-        row(&mut table, &[name, &asked, &format!("{kept}/s"), &lateness, &overshoot, &faults]);
+        let kept = median(outcomes.iter().map(|outcome| outcome.kept(*rate)));
+        let (asked, kept) = (format!("{}/s", count(*rate)), format!("{}/s", count(kept)));
+        let overshoot = rounds(|arrived| arrived.overshoot);
+        row(&mut table, &[name, &asked, &kept, &lateness, &overshoot, &faults(outcomes)]);
     }
     table
 }
@@ -118,8 +122,8 @@ fn backlog_table(backlog: &Backlog, delays: &str) -> String {
     table + &peak(backlog.peak_memory)
 }
 
-const LATENESS: &str = "lateness p50 / p99 / max";
-const OVERSHOOT: &str = "overshoot p50 / p99 / max";
+const LATENESS: &str = "lateness p50 / p99 (rounds) / max";
+const OVERSHOOT: &str = "overshoot p50 / p99 (rounds) / max";
 const FAULTS: &str = "lost / twice / out of order";
 
 fn head(title: &str, columns: &[&str]) -> String {
@@ -140,6 +144,28 @@ fn faults(outcomes: &[Outcome]) -> String {
     let lost = count(sum(|arrived| arrived.lost));
     let twice = count(sum(|arrived| arrived.duplicates.max(arrived.duplicates_by_uid)));
     format!("{lost} / {twice} / {}", count(sum(|arrived| arrived.out_of_order)))
+}
+
+/// The medians of several rounds, with the spread of their p99, which a single pause decides.
+fn rounds_of(rounds: &[Quantiles]) -> String {
+    let of = |part: fn(&Quantiles) -> u64| span(median(rounds.iter().map(part)));
+    let p99 = of(|round| round.p99);
+    let least = rounds.iter().map(|round| round.p99).min().unwrap_or(0);
+    let most = rounds.iter().map(|round| round.p99).max().unwrap_or(0);
+    let spread = if rounds.len() > 1 {
+        format!(" ({} to {})", span(least), span(most))
+    } else {
+        String::new()
+    };
+    format!("{} / {p99}{spread} / {}", of(|round| round.p50), of(|round| round.max))
+}
+
+/// Of an even number, the middle between the two in the middle.
+fn median(values: impl Iterator<Item = u64>) -> u64 {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    let at = |place: usize| values.get(place).copied().unwrap_or(0);
+    at(values.len().saturating_sub(1) / 2).midpoint(at(values.len() / 2))
 }
 
 fn quantiles(of: Quantiles) -> String {
@@ -163,13 +189,12 @@ struct Spread {
 
 impl Spread {
     fn of(outcomes: &[Outcome]) -> Self {
-        let mut rates: Vec<u64> = outcomes.iter().map(Outcome::rate).collect();
-        rates.sort_unstable();
-        let at = |place: usize| rates.get(place).copied().unwrap_or(0);
-        let last = rates.len().saturating_sub(1);
-        // Of an even number of rounds, the middle between the two in the middle.
-        let median = at(last / 2).midpoint(at(rates.len() / 2));
-        Self { least: at(0), median, most: at(last) }
+        let rates = || outcomes.iter().map(Outcome::rate);
+        Self {
+            least: rates().min().unwrap_or(0),
+            median: median(rates()),
+            most: rates().max().unwrap_or(0),
+        }
     }
 }
 

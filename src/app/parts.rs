@@ -9,12 +9,13 @@ use crate::admin;
 use crate::broker::Broker;
 use crate::broker::amqp::AmqpBroker;
 use crate::clock::StoreClock;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::destinations::Destinations;
 use crate::health::{Health, START};
 use crate::metrics::Metrics;
 use crate::release::{self, Limiter};
 use crate::store::Store;
+use crate::store::embedded::EmbeddedStore;
 use crate::store::redis::{RedisStore, Settings};
 
 /// Shared by everything that runs.
@@ -32,13 +33,13 @@ impl Parts {
     /// Makes them all; nothing connects yet.
     ///
     /// # Errors
-    /// When the store's address cannot be used.
+    /// When the store cannot be used: its address makes no sense, or its file is not ours.
     pub fn new(config: &Config) -> anyhow::Result<Self> {
         let clock = Arc::new(StoreClock::new());
         let health = Arc::new(Health::default());
         health.expect(START);
         let metrics = Arc::new(Metrics::default());
-        let store: Arc<dyn Store> = Arc::new(redis_store(config, &clock)?);
+        let store = store(config, &clock)?;
         let broker: Arc<dyn Broker> =
             Arc::new(AmqpBroker::new(config, Arc::clone(&clock), &health, &metrics));
         let releasing = Arc::new(release::Shared {
@@ -93,8 +94,14 @@ impl Parts {
     }
 }
 
-fn redis_store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<RedisStore> {
-    let redis = &config.redis;
+fn store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<Arc<dyn Store>> {
+    let clock = Arc::clone(clock);
+    let redis = match &config.store {
+        config::Store::Redis(redis) => redis,
+        config::Store::Embedded(path) => {
+            return Ok(Arc::new(EmbeddedStore::open(path.clone(), clock)?));
+        }
+    };
     let settings = Settings {
         url: redis.url.expose(),
         namespace: redis.namespace.clone(),
@@ -102,5 +109,5 @@ fn redis_store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<Redis
         durability: redis.durability,
         min_replicas: redis.min_replicas,
     };
-    Ok(RedisStore::new(settings, Arc::clone(clock))?)
+    Ok(Arc::new(RedisStore::new(settings, clock)?))
 }

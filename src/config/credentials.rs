@@ -19,7 +19,7 @@ pub(super) fn redis(check: &mut Check, raw: &schema::Redis) -> Option<Url> {
         let says = match lines.len() {
             0 if key == keys[0] => {
                 "must be named; write \"redis://127.0.0.1:6379\", or the path of a file that \
-                 holds it as redis.url_file"
+                 holds it as redis.url_file, or a directory as store.path to do without Redis"
             }
             0 => "holds no URL",
             _ => "holds several URLs; one Redis is used",

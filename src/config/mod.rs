@@ -41,7 +41,7 @@ pub use error::{Error, Problem};
 pub use secret::Secret;
 pub use settings::{
     Admin, Amqp, Config, Delay, Durability, Front, Intake, OnInvalid, OnUnroutable, Redis, Release,
-    Retry,
+    Retry, Store,
 };
 pub use url::Url;
 

@@ -16,6 +16,7 @@ use super::{duration, size};
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Raw {
     pub redis: Redis,
+    pub store: Store,
     pub delay: Delay,
     pub intake: Intake,
     pub release: Release,
@@ -53,6 +54,12 @@ impl Default for Redis {
             min_replicas: 1,
         }
     }
+}
+
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Store {
+    /// Path of a directory; empty means not named.
+    pub path: String,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use super::read::Broken;
 use super::schema::{self, Raw};
 use super::{
     Admin, Amqp, Config, Delay, Durability, Front, Intake, OnInvalid, OnUnroutable, Redis, Release,
-    Retry, Secret, credentials, duration, exchanges,
+    Retry, Secret, Store, credentials, duration, exchanges,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -35,20 +35,34 @@ pub(super) fn resolve(
     problems: &mut Vec<Problem>,
 ) -> Option<Config> {
     let mut check = Check { layers, broken, problems };
-    let redis = redis(&mut check, &raw.redis);
+    let store = store(&mut check, &raw);
     let delay = delay(&mut check, &raw.delay);
     let intake = intake(&mut check, &raw.intake);
     let release = release(&mut check, &raw.release);
     let amqp = amqp(&mut check, &raw.amqp);
     let admin = admin(&mut check, &raw.admin);
     Some(Config {
-        redis: redis?,
+        store: store?,
         delay: delay?,
         intake: intake?,
         release: release?,
         amqp: amqp?,
         admin: admin?,
     })
+}
+
+/// One of the two, never both: nobody could tell where a message lies.
+fn store(check: &mut Check, raw: &Raw) -> Option<Store> {
+    let path = check.holds("store.path", &raw.store.path, true, "")?;
+    if path.is_empty() {
+        return redis(check, &raw.redis).map(Store::Redis);
+    }
+    let named = [("redis.url", &raw.redis.url), ("redis.url_file", &raw.redis.url_file)];
+    if let Some((other, _)) = named.into_iter().find(|(_, value)| !value.is_empty()) {
+        check.refuse("store.path", format!("{other} is given too; remove one of the two"));
+        return None;
+    }
+    Some(Store::Embedded(path.into()))
 }
 
 fn redis(check: &mut Check, raw: &schema::Redis) -> Option<Redis> {

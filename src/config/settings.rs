@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Secret, Url};
@@ -10,7 +11,7 @@ use super::{Secret, Url};
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where messages are parked.
-    pub redis: Redis,
+    pub store: Store,
     /// Which delays are accepted.
     pub delay: Delay,
     /// How much is taken in at once.
@@ -21,6 +22,15 @@ pub struct Config {
     pub amqp: Amqp,
     /// The admin API.
     pub admin: Admin,
+}
+
+/// Where messages are parked: `redis.url` or `store.path`, whichever was named.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// In Redis or Valkey, which several replicas may share.
+    Redis(Redis),
+    /// In a file of this directory, which one process has to itself.
+    Embedded(PathBuf),
 }
 
 /// `[redis]`

@@ -56,6 +56,14 @@ fn refused(toml: &str, env: &[(&str, &str)], sets: &[(&str, &str)]) -> Vec<Strin
     lines
 }
 
+/// The section that is in force without `store.path`.
+fn redis(config: &Config) -> &super::Redis {
+    match &config.store {
+        super::Store::Redis(redis) => redis,
+        super::Store::Embedded(path) => panic!("parks in {}", path.display()),
+    }
+}
+
 /// The one line of the refusal of a flag on top of [`LEAST`].
 fn refused_set(key: &str, value: &str) -> String {
     let mut lines = refused(LEAST, &[], &[(key, value)]);

@@ -28,31 +28,36 @@ impl Batch {
 
 impl ReleaseLoop {
     /// Claims until nothing more is due or the batch is large enough; `None` when the limits
-    /// allow nothing.
-    pub(super) async fn claim_ahead(&self) -> Result<Option<(Claim, Batch)>, Error> {
-        let Some((mut claim, mut batch)) = self.claim().await? else {
+    /// allow nothing. `idle`: nothing is in hand, so one may be claimed that must be alone.
+    pub(super) async fn claim_ahead(&self, idle: bool) -> Result<Option<(Claim, Batch)>, Error> {
+        let Some((mut claim, mut batch)) = self.claim(idle).await? else {
             return Ok(None);
         };
         for _ in 1..CLAIMS_MAX {
             let backlog = claim.next_due.is_some_and(|due| due <= claim.now);
             let room = batch.bytes() < self.shared.claim_bytes;
-            if !backlog || !room || self.probe_at.is_some() {
+            if !backlog || !room || claim.alone || self.probe_at.is_some() {
                 break;
             }
             // What is claimed already is not given up for an error: the next turn will meet it.
-            let Ok(Some((more, further))) = self.claim().await else {
+            let Ok(Some((more, further))) = self.claim(false).await else {
                 break;
             };
+            let none = further.leases.is_empty();
             batch.leases.extend(further.leases);
             batch.permit.merge(further.permit);
             claim.unreadable.extend(more.unreadable);
             claim.bodiless += more.bodiless;
             (claim.now, claim.next_due) = (more.now, more.next_due);
+            if none {
+                // Others were quicker, or the next one is to be claimed alone.
+                break;
+            }
         }
         Ok(Some((claim, batch)))
     }
 
-    async fn claim(&self) -> Result<Option<(Claim, Batch)>, Error> {
+    async fn claim(&self, alone: bool) -> Result<Option<(Claim, Batch)>, Error> {
         let settings = &self.shared.settings;
         if self.probe_at.is_some_and(|at| Instant::now() < at) {
             return Ok(None);
@@ -70,8 +75,8 @@ impl ReleaseLoop {
             return Ok(None);
         };
         let deadline = Instant::now() + settings.lease / 2;
-        let limit =
-            Limit { messages: allowed, bytes: self.shared.claim_bytes, lease: settings.lease };
+        let bytes = self.shared.claim_bytes;
+        let limit = Limit { messages: allowed, bytes, lease: settings.lease, alone };
         let claimed = self.shared.store.claim(&self.destination, limit).await;
         let mut claim = claimed.inspect_err(|_| self.shared.limiter.give_back(allowed))?;
         let leases = std::mem::take(&mut claim.leases);

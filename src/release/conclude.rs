@@ -22,6 +22,8 @@ pub(super) struct Conclusions {
     postponed: Vec<Postponed>,
     buried: Vec<(Ticket, Reason)>,
     permits: Vec<OwnedSemaphorePermit>,
+    /// Some of it was sent before and may have been applied then.
+    again: bool,
 }
 
 impl Conclusions {
@@ -112,11 +114,15 @@ impl Conclusions {
             write(self.postponed, |batch| store.postpone(destination, batch)),
             write(self.buried, |batch| store.bury(destination, batch)),
         );
-        metrics.late_settles(settled.lost + postponed.lost + buried.lost);
+        // What is missing the second time may have been concluded the first time.
+        if !self.again {
+            metrics.late_settles(settled.lost + postponed.lost + buried.lost);
+        }
         self.settled = settled.left;
         self.postponed = postponed.left;
         self.buried = buried.left;
         let failure = settled.failure.or(postponed.failure).or(buried.failure);
+        self.again = failure.is_some();
         if failure.is_none() {
             self.permits.clear();
         }

@@ -4,7 +4,7 @@ use crate::clock::UnixMs;
 use crate::delay::When;
 use crate::message::{Message, ProducerId, Reason, Uid};
 
-use super::proof::Secured;
+use super::proof::{Buried, Parked, Secured};
 
 /// One step of a batch, applied in the order of capture.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +72,29 @@ pub struct Parking {
     pub proof: Secured,
     /// What happened.
     pub outcome: Outcome,
+}
+
+impl Parkings {
+    /// The one place where a proof that something is parked is made: by a store that has an outcome
+    /// for every entry, all of it as durable as configured.
+    pub(super) fn prove(
+        batch: &[Entry],
+        outcomes: Vec<Outcome>,
+        now: UnixMs,
+        earliest_due: Option<UnixMs>,
+    ) -> Self {
+        assert_eq!(batch.len(), outcomes.len(), "every entry has an outcome");
+        let prove = |(entry, outcome): (&Entry, Outcome)| {
+            let uid = entry.uid().clone();
+            let proof = match entry {
+                Entry::Bury { .. } => Secured::Buried(Buried::new(uid)),
+                _ => Secured::Parked(Parked::new(uid)),
+            };
+            Parking { proof, outcome }
+        };
+        let entries = batch.iter().zip(outcomes).map(prove).collect();
+        Self { entries, now, earliest_due, rolled_back: false }
+    }
 }
 
 /// A batch's answer.

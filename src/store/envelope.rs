@@ -12,7 +12,8 @@
 //!         rest   body
 //! ```
 //!
-//! Numbers are big-endian. The destination is not in it: the bucket it lies in says that. Every
+//! Numbers are big-endian. The destination is not in it: the bucket it lies in says that. Nor is
+//! the due, which only the store's clock knows: each store keeps it beside the envelope. Every
 //! version ever released is read for ever; one that is newer is left alone (design law of
 //! versions: N reads what N-1 parked, and both may run at once).
 

@@ -107,6 +107,9 @@ pub struct Claim {
     pub unreadable: Vec<Unreadable>,
     /// Buried by the store itself, since their bodies are missing.
     pub bodiless: u64,
+    /// It holds one message alone, which may be what ended its earlier holders: nothing else
+    /// should be in hand beside it.
+    pub alone: bool,
     /// The store's clock.
     pub now: UnixMs,
     /// When the next message is due, claimed by nobody yet; it may have come already.

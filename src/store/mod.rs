@@ -56,6 +56,7 @@
 //! }
 //! ```
 
+pub mod embedded;
 mod entry;
 mod envelope;
 mod lease;
@@ -151,6 +152,8 @@ pub struct Limit {
     pub bytes: u64,
     /// How long the lease is.
     pub lease: Duration,
+    /// Whether a message that is to be claimed alone may be taken: nothing else is in hand.
+    pub alone: bool,
 }
 
 /// What [`Store::recover`] found.

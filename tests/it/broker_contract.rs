@@ -66,7 +66,8 @@ async fn park_and_ack(store: &dyn Store, deliveries: Vec<Delivery>) {
 }
 
 async fn leases(store: &dyn Store, destination: &Destination) -> Vec<Lease> {
-    let limit = Limit { messages: 500, bytes: 1 << 20, lease: Duration::from_secs(60) };
+    let limit =
+        Limit { messages: 500, bytes: 1 << 20, lease: Duration::from_secs(60), alone: true };
     store.claim(destination, limit).await.expect("a claim").leases
 }
 

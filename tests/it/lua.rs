@@ -80,13 +80,13 @@ impl Bucket {
 
     /// Claims, and gives the token with what was claimed.
     async fn claim(&mut self, most: &str, lease_ms: &str) -> (String, Vec<String>) {
-        let answer = self.run(CLAIM, &[most, "1000", lease_ms, "3"]).await;
+        let answer = self.run(CLAIM, &[most, "1000", lease_ms, "3", "1"]).await;
         let Value::Array(items) = &answer else { panic!("{answer:?}") };
         let text = |value: &Value| match value {
             Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             other => panic!("{other:?}"),
         };
-        (text(&items[3]), items[4..].iter().step_by(3).map(text).collect())
+        (text(&items[4]), items[5..].iter().step_by(3).map(text).collect())
     }
 
     async fn command(&mut self, command: &[&str]) {
@@ -99,7 +99,9 @@ impl Bucket {
     async fn state(&self) -> BTreeMap<String, String> {
         let all = keyspace(&setting("TEST_REDIS_URL"), &self.prefix).await;
         let tidy = |text: String| {
-            let is_now = |number: f64| (1.6e12..9e13).contains(&number);
+            // Unix milliseconds, or a token: 1024 to the millisecond.
+            let is_now =
+                |number: f64| (1.6e12..9e13).contains(&number) || (1.6e15..9e15).contains(&number);
             let words = text.split(' ').map(|word| match word.split_once(':') {
                 Some((due, body)) if due.parse().is_ok_and(is_now) => format!("NOW:{body}"),
                 None if word.parse().is_ok_and(is_now) => "NOW".to_owned(),
@@ -176,7 +178,7 @@ async fn park_applies_its_entries_in_order() {
         vec!["bury", "u4", "", "x-delay is odd", "", "body"],
     ]
     .concat();
-    let answer = bucket.run(PARK, &arguments).await;
+    let answer = bucket.run_twice(PARK, &arguments).await;
     assert_eq!(outcomes(&answer), "prcupb");
     bucket
         .holds(&[
@@ -232,12 +234,12 @@ async fn claim_takes_what_is_due_and_says_when_the_next_is() {
     let mut bucket = Bucket::new().await;
     let arguments = [park("u1", "", PAST), park("u2", "", FUTURE)].concat();
     bucket.run(PARK, &arguments).await;
-    let answer = bucket.run_twice(CLAIM, &["10", "1000", "60000", "3"]).await;
+    let answer = bucket.run_twice(CLAIM, &["10", "1000", "60000", "3", "1"]).await;
     let Value::Array(items) = &answer else { panic!("{answer:?}") };
     assert_eq!(items[1], Value::Int(99_999_999_999_999));
-    assert_eq!(items[4..6], [Value::BulkString(b"u1".into()), Value::Int(0)]);
+    assert_eq!(items[5..7], [Value::BulkString(b"u1".into()), Value::Int(0)]);
     let due_and_body = [&1_000_u64.to_be_bytes()[..], b"body"].concat();
-    assert_eq!(items[6..], [Value::BulkString(due_and_body)]);
+    assert_eq!(items[7..], [Value::BulkString(due_and_body)]);
     bucket
         .holds(&[
             ("due", "u2 99999999999999"),
@@ -256,9 +258,9 @@ async fn claim_keeps_its_bounds_but_takes_one_at_least() {
         Value::Array(items) => items.len() / 3 - 1,
         other => panic!("{other:?}"),
     };
-    assert_eq!(taken(&bucket.run(CLAIM, &["10", "1", "60000", "3"]).await), 1);
-    assert_eq!(taken(&bucket.run(CLAIM, &["1", "1000", "60000", "3"]).await), 1);
-    assert_eq!(taken(&bucket.run(CLAIM, &["10", "1000", "60000", "3"]).await), 1);
+    assert_eq!(taken(&bucket.run(CLAIM, &["10", "1", "60000", "3", "1"]).await), 1);
+    assert_eq!(taken(&bucket.run(CLAIM, &["1", "1000", "60000", "3", "1"]).await), 1);
+    assert_eq!(taken(&bucket.run(CLAIM, &["10", "1000", "60000", "3", "1"]).await), 1);
 }
 
 #[tokio::test]
@@ -272,6 +274,28 @@ async fn claim_gives_a_token_to_every_lease_of_its_own_and_reads_large_batches_i
     let (second, claimed) = bucket.claim("10", "60000").await;
     assert_eq!(claimed, uids[59..]);
     assert_ne!(first, second);
+}
+
+#[tokio::test]
+async fn claim_leaves_what_must_be_alone_while_others_are_in_hand() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &[park("bad", "", "1"), park("good", "", PAST)].concat()).await;
+    bucket.command(&["HSET", "meta", "bad", "0 3"]).await;
+    let answer = bucket.run(CLAIM, &["10", "1000", "60000", "3", "0"]).await;
+    let Value::Array(items) = &answer else { panic!("{answer:?}") };
+    assert_eq!((items.len(), &items[1]), (5, &Value::Int(1)), "nothing, but it is due");
+    let answer = bucket.run(CLAIM, &["10", "1000", "60000", "3", "1"]).await;
+    let Value::Array(items) = &answer else { panic!("{answer:?}") };
+    assert_eq!((items.len(), &items[3]), (8, &Value::Int(1)), "it alone");
+}
+
+#[tokio::test]
+async fn claim_refuses_before_it_writes() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &park("u1", "", PAST)).await;
+    bucket.command(&["SET", "claims", "planted"]).await;
+    assert!(bucket.try_run(CLAIM, &["10", "1000", "60000", "3", "1"]).await.is_err());
+    bucket.holds(&[("due", "u1 1000"), ("msg", "u1 1000:body")]).await;
 }
 
 #[tokio::test]
@@ -383,7 +407,7 @@ async fn census_counts_and_changes_nothing() {
 async fn no_script_writes_to_a_bucket_with_a_key_of_the_wrong_type() {
     for (script, arguments) in [
         (PARK, park("u", "", PAST)),
-        (CLAIM, vec!["1", "1", "1", "3"]),
+        (CLAIM, vec!["1", "1", "1", "3", "1"]),
         (SETTLE, vec!["u", "t", ""]),
         (POSTPONE, vec!["u", "t", "1", "0", "0"]),
         (BURY, vec!["u", "t", "why"]),

@@ -5,6 +5,7 @@
 //! | `lua` | each script alone: seed, run, compare the whole keyspace |
 //! | `store_contract` | the promises of `Store`, on every store there is |
 //! | `redis_faults` | what can befall a Redis |
+//! | `embedded_faults` | what can befall the file of the embedded store |
 //! | `broker_contract` | the promises of `Broker`, on every broker there is |
 //! | `loops` | intake, release and recover, with faults at exact moments |
 //! | `fidelity` | what a message looks like after it was held back |
@@ -20,6 +21,7 @@ mod broker_contract;
 mod capture;
 mod command;
 mod crash;
+mod embedded_faults;
 mod end_to_end;
 mod fidelity;
 mod loops;

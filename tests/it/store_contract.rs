@@ -1,14 +1,17 @@
 //! The promises of `Store`. Each test is one promise and runs on every store there is.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tempfile::TempDir;
 use xdelay::broker::memory::MemoryBroker;
 use xdelay::broker::{Broker, Released};
 use xdelay::delay::When;
 use xdelay::message::{
     AmqpContent, BrokerKind, Content, Destination, Message, ProducerId, Reason, Uid,
 };
+use xdelay::store::embedded::EmbeddedStore;
 use xdelay::store::{
     Claim, Entry, Error, Lease, Limit, Outcome, Parkings, Postponed, Recovery, Secured, Store,
 };
@@ -38,7 +41,65 @@ pub fn park(message: Message, when: When) -> Entry {
 }
 
 pub fn limit(messages: usize) -> Limit {
-    Limit { messages, bytes: 1 << 20, lease: Duration::from_secs(60) }
+    Limit { messages, bytes: 1 << 20, lease: Duration::from_secs(60), alone: true }
+}
+
+/// A store nobody else uses, seen by two replicas where a store can have two.
+struct Stage {
+    store: Arc<dyn Store>,
+    other: Arc<dyn Store>,
+    /// Where its file lies, if it has one.
+    _directory: Option<TempDir>,
+}
+
+impl Stage {
+    fn redis() -> Self {
+        let (store, settings) = store();
+        Self { store, other: open(&settings), _directory: None }
+    }
+
+    fn embedded() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("made when missing");
+        let store = EmbeddedStore::open(path, Arc::default()).expect("a new store");
+        let store: Arc<dyn Store> = Arc::new(store);
+        Self { other: Arc::clone(&store), store, _directory: Some(directory) }
+    }
+}
+
+/// Runs each promise on each store.
+macro_rules! promises {
+    ($($promise:ident,)*) => {
+        mod redis {
+            $(#[tokio::test]
+            async fn $promise() {
+                super::$promise(super::Stage::redis()).await;
+            })*
+        }
+        mod embedded {
+            $(#[tokio::test]
+            async fn $promise() {
+                super::$promise(super::Stage::embedded()).await;
+            })*
+        }
+    };
+}
+
+promises! {
+    what_is_parked_is_claimed_when_it_is_due_and_not_before,
+    a_message_comes_back_as_it_went_in,
+    order_is_by_due_then_priority_then_arrival,
+    parking_a_uid_again_changes_nothing,
+    an_id_replaces_and_cancels_in_order,
+    what_is_replaced_while_leased_is_said_and_its_ticket_is_void,
+    a_proof_is_for_the_entry_it_answers,
+    postponing_counts_if_told_to_and_keeps_the_due,
+    what_is_postponed_waits,
+    what_is_buried_stays_and_is_not_claimed,
+    census_is_of_all_states_and_times_to_due,
+    a_lost_lease_is_recovered_by_any_replica_and_the_old_ticket_is_void,
+    two_replicas_never_hold_the_same_message,
+    destinations_are_remembered_and_a_namespace_belongs_to_one_broker,
 }
 
 fn outcomes(parkings: &Parkings) -> Vec<Outcome> {
@@ -67,9 +128,7 @@ pub async fn settle(store: &dyn Store, claim: Claim) -> usize {
     store.settle(&orders(), batch).await.expect("settled")
 }
 
-#[tokio::test]
-async fn what_is_parked_is_claimed_when_it_is_due_and_not_before() {
-    let (store, _) = store();
+async fn what_is_parked_is_claimed_when_it_is_due_and_not_before(Stage { store, .. }: Stage) {
     let entry = park(message(None, "a"), When::In(300));
     let parkings = store.park(&orders(), &[entry]).await.expect("parked");
     let due = parkings.earliest_due.expect("a due");
@@ -89,9 +148,7 @@ async fn what_is_parked_is_claimed_when_it_is_due_and_not_before() {
     assert_eq!((census.parked, census.leased, census.dead), (0, 0, 0));
 }
 
-#[tokio::test]
-async fn a_message_comes_back_as_it_went_in() {
-    let (store, _) = store();
+async fn a_message_comes_back_as_it_went_in(Stage { store, .. }: Stage) {
     let sent = Message { delay_ms: None, ..message(Some("ü/1"), "\u{0}body") };
     let entry = park(sent.clone(), When::AtOnce);
     let _ = store.park(&orders(), &[entry]).await.expect("parked");
@@ -99,9 +156,7 @@ async fn a_message_comes_back_as_it_went_in() {
     assert_eq!(claim.leases[0].message(), &sent);
 }
 
-#[tokio::test]
-async fn order_is_by_due_then_priority_then_arrival() {
-    let (store, _) = store();
+async fn order_is_by_due_then_priority_then_arrival(Stage { store, .. }: Stage) {
     let entry = |body, at, priority| Entry::Park {
         message: message(None, body),
         when: When::At(at),
@@ -119,9 +174,7 @@ async fn order_is_by_due_then_priority_then_arrival() {
     assert_eq!(bodies(&claim), ["a", "b", "c", "d", "e"]);
 }
 
-#[tokio::test]
-async fn parking_a_uid_again_changes_nothing() {
-    let (store, _) = store();
+async fn parking_a_uid_again_changes_nothing(Stage { store, .. }: Stage) {
     let entry = park(message(Some("x"), "a"), When::At(1));
     let batch = [entry];
     let _ = store.park(&orders(), &batch).await.expect("parked");
@@ -131,9 +184,7 @@ async fn parking_a_uid_again_changes_nothing() {
     assert_eq!(claim.leases.len(), 1);
 }
 
-#[tokio::test]
-async fn an_id_replaces_and_cancels_in_order() {
-    let (store, _) = store();
+async fn an_id_replaces_and_cancels_in_order(Stage { store, .. }: Stage) {
     let id = ProducerId::new(b"order-1").expect("an id");
     let cancel = || Entry::Cancel { uid: Uid::fresh(), id: id.clone() };
     let batch = [
@@ -158,9 +209,7 @@ async fn an_id_replaces_and_cancels_in_order() {
     assert_eq!(bodies(&claim), ["other", "third"]);
 }
 
-#[tokio::test]
-async fn what_is_replaced_while_leased_is_said_and_its_ticket_is_void() {
-    let (store, _) = store();
+async fn what_is_replaced_while_leased_is_said_and_its_ticket_is_void(Stage { store, .. }: Stage) {
     let batch = [park(message(Some("a"), "old"), When::At(1))];
     let _ = store.park(&orders(), &batch).await.expect("parked");
     let claim = store.claim(&orders(), limit(10)).await.expect("a claim");
@@ -172,9 +221,7 @@ async fn what_is_replaced_while_leased_is_said_and_its_ticket_is_void() {
     assert_eq!(bodies(&claim), ["new"]);
 }
 
-#[tokio::test]
-async fn a_proof_is_for_the_entry_it_answers() {
-    let (store, _) = store();
+async fn a_proof_is_for_the_entry_it_answers(Stage { store, .. }: Stage) {
     let reason = Reason::new("invalid", "x-delay is odd");
     let buried = Entry::Bury { message: message(None, "b"), reason };
     let batch = [park(message(None, "a"), When::In(1)), buried];
@@ -188,9 +235,7 @@ async fn a_proof_is_for_the_entry_it_answers() {
     assert_eq!((census.parked, census.dead), (1, 1));
 }
 
-#[tokio::test]
-async fn postponing_counts_if_told_to_and_keeps_the_due() {
-    let (store, _) = store();
+async fn postponing_counts_if_told_to_and_keeps_the_due(Stage { store, .. }: Stage) {
     let batch = [park(message(None, "a"), When::At(5))];
     let _ = store.park(&orders(), &batch).await.expect("parked");
     for (counts, attempts) in [(true, 1), (false, 1), (true, 2)] {
@@ -208,9 +253,7 @@ async fn postponing_counts_if_told_to_and_keeps_the_due() {
     }
 }
 
-#[tokio::test]
-async fn what_is_postponed_waits() {
-    let (store, _) = store();
+async fn what_is_postponed_waits(Stage { store, .. }: Stage) {
     let batch = [park(message(None, "a"), When::At(5))];
     let _ = store.park(&orders(), &batch).await.expect("parked");
     let claim = store.claim(&orders(), limit(1)).await.expect("a claim");
@@ -224,9 +267,7 @@ async fn what_is_postponed_waits() {
     assert!(claim.next_due.expect("parked") >= claim.now + 59_000);
 }
 
-#[tokio::test]
-async fn what_is_buried_stays_and_is_not_claimed() {
-    let (store, _) = store();
+async fn what_is_buried_stays_and_is_not_claimed(Stage { store, .. }: Stage) {
     let batch = [park(message(None, "a"), When::At(5))];
     let _ = store.park(&orders(), &batch).await.expect("parked");
     let claim = store.claim(&orders(), limit(1)).await.expect("a claim");
@@ -238,10 +279,9 @@ async fn what_is_buried_stays_and_is_not_claimed() {
     assert_eq!(store.census(&orders()).await.expect("a census").dead, 1);
 }
 
-#[tokio::test]
-async fn a_lost_lease_is_recovered_by_any_replica_and_the_old_ticket_is_void() {
-    let (store, settings) = store();
-    let other = open(&settings);
+async fn a_lost_lease_is_recovered_by_any_replica_and_the_old_ticket_is_void(
+    Stage { store, other, .. }: Stage,
+) {
     let batch = [park(message(None, "a"), When::At(5))];
     let _ = store.park(&orders(), &batch).await.expect("parked");
     let short = Limit { lease: Duration::from_millis(100), ..limit(10) };
@@ -257,10 +297,7 @@ async fn a_lost_lease_is_recovered_by_any_replica_and_the_old_ticket_is_void() {
     assert_eq!(settle(&*other, claim).await, 1);
 }
 
-#[tokio::test]
-async fn two_replicas_never_hold_the_same_message() {
-    let (store, settings) = store();
-    let other = open(&settings);
+async fn two_replicas_never_hold_the_same_message(Stage { store, other, .. }: Stage) {
     let batch: Vec<_> =
         (0..400).map(|n| park(message(None, &n.to_string()), When::At(1))).collect();
     let _ = store.park(&orders(), &batch).await.expect("parked");
@@ -302,13 +339,12 @@ async fn several_buckets_keep_ids_together_and_order_of_due() {
     assert!(refused.to_string().contains("redis.buckets = 4"), "{refused}");
 }
 
-#[tokio::test]
-async fn destinations_are_remembered_and_a_namespace_belongs_to_one_broker() {
-    let (store, settings) = store();
+async fn destinations_are_remembered_and_a_namespace_belongs_to_one_broker(
+    Stage { store, other, .. }: Stage,
+) {
     let odd = Destination::amqp("a:{b}");
     store.open(&orders()).await.expect("opened");
     store.open(&odd).await.expect("opened");
-    let other = open(&settings);
     assert_eq!(other.destinations().await.expect("known"), [odd, orders()]);
     other.bind(BrokerKind::Amqp, "cluster a").await.expect("the first");
     store.bind(BrokerKind::Amqp, "cluster a").await.expect("the same");
@@ -316,9 +352,7 @@ async fn destinations_are_remembered_and_a_namespace_belongs_to_one_broker() {
     assert!(matches!(refused, Error::Foreign(_)), "{refused}");
 }
 
-#[tokio::test]
-async fn census_is_of_all_states_and_times_to_due() {
-    let (store, _) = store();
+async fn census_is_of_all_states_and_times_to_due(Stage { store, .. }: Stage) {
     let batch = [
         park(message(None, "a"), When::At(1)),
         park(message(None, "b"), When::In(5_000)),

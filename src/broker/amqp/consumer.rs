@@ -39,7 +39,7 @@ const WIDENING: usize = 8;
 #[derive(Clone, Debug)]
 pub(super) enum Queue {
     /// The capture queue of a destination.
-    Park(String),
+    Park(Destination),
     /// What any capture queue gave up.
     Rescue,
 }
@@ -47,7 +47,7 @@ pub(super) enum Queue {
 impl Queue {
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Park(destination) => topology::park(destination),
+            Self::Park(destination) => topology::park(&destination.name),
             Self::Rescue => topology::RESCUE_QUEUE.to_owned(),
         }
     }
@@ -60,7 +60,7 @@ impl Queue {
     /// Where a message of this queue was bound for. The topology says that, never a header.
     pub(super) fn destination(&self, exchange: &str) -> Destination {
         match self {
-            Self::Park(destination) => Destination::amqp(destination),
+            Self::Park(destination) => destination.clone(),
             // What was put into the rescue queue by hand has no destination but the queue itself,
             // where nothing is ever released to: it is kept for an operator.
             Self::Rescue => Destination::amqp(
@@ -160,7 +160,7 @@ impl QueueConsumer {
     async fn open(&self) -> Result<Channel, String> {
         if let Queue::Park(destination) = &self.queue {
             let Shared { link, front, mode, .. } = &*self.shared;
-            declare::capture(link, destination, *front, *mode)
+            declare::capture(link, &destination.name, *front, *mode)
                 .await
                 .map_err(|finding| finding.detail)?;
         }

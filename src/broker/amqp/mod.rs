@@ -172,7 +172,7 @@ impl AmqpBroker {
 
 /// The queues to consume: each destination's, and the one for what those gave up.
 fn queues(exchanges: &[String]) -> impl Iterator<Item = Queue> + '_ {
-    let parks = exchanges.iter().map(|exchange| Queue::Park(exchange.clone()));
+    let parks = exchanges.iter().map(|exchange| Queue::Park(Destination::amqp(exchange)));
     parks.chain([Queue::Rescue])
 }
 

@@ -9,9 +9,12 @@ use bytes::Bytes;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, ShortString};
 
+/// Room for the properties of a usual message, so that writing them need not grow.
+const USUAL_BYTES: usize = 256;
+
 /// Property flags and list, as a content header frame carries them.
 pub(super) fn encode(properties: &BasicProperties) -> Bytes {
-    match gen_properties(properties)(WriteContext::from(Vec::new())) {
+    match gen_properties(properties)(WriteContext::from(Vec::with_capacity(USUAL_BYTES))) {
         Ok(written) => written.into_inner().0.into(),
         Err(error) => unreachable!("a vector takes whatever is written to it: {error}"),
     }

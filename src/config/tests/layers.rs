@@ -63,7 +63,7 @@ fn the_kind_of_a_text_follows_from_its_key() {
         ("XDELAY_ADMIN__LISTEN", "[::1]:7380"),
     ];
     let config = load(LEAST, &env, &[]).unwrap();
-    assert_eq!(config.redis.namespace, "123");
+    assert_eq!(redis(&config).namespace, "123");
     assert!(!config.amqp.declare);
     assert_eq!(config.intake.memory, 64 << 20);
     assert_eq!(config.delay.max, Duration::from_secs(90 * 86_400));
@@ -96,7 +96,7 @@ fn secrets_come_from_files() {
     ];
     let env: Vec<_> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let config = load(LEAST, &env, &[]).unwrap();
-    assert_eq!(config.redis.url.expose(), "redis://:p%40ss%2Fw%20rd@127.0.0.1");
+    assert_eq!(redis(&config).url.expose(), "redis://:p%40ss%2Fw%20rd@127.0.0.1");
     let nodes: Vec<_> = config.amqp.nodes.iter().map(|node| node.expose()).collect();
     assert_eq!(nodes, ["amqp://u:secret@h1/%2f", "amqp://u:secret@h2"]);
     assert_eq!(config.admin.token.unwrap().expose(), "abc");
@@ -107,7 +107,7 @@ fn a_socket_takes_its_password_in_the_query() {
     let files = Files::new();
     let path = files.path("redis", "p&w");
     let sets = [("redis.url", "unix:///run/r.sock?db=1&pass=old"), ("redis.password_file", &path)];
-    let url = load(LEAST, &[], &sets).unwrap().redis.url;
+    let url = redis(&load(LEAST, &[], &sets).unwrap()).url.clone();
     assert_eq!(url.expose(), "unix:///run/r.sock?db=1&pass=p%26w");
     assert_eq!(url.to_string(), "unix:///run/r.sock?db=1&pass=***");
 }
@@ -117,7 +117,7 @@ fn the_url_of_redis_comes_from_a_file() {
     let files = Files::new();
     let path = files.path("redis", "rediss://u:p@host:6380/1\n");
     let env = [("XDELAY_REDIS__URL", ""), ("XDELAY_REDIS__URL_FILE", path.as_str())];
-    let url = load(LEAST, &env, &[]).unwrap().redis.url;
+    let url = redis(&load(LEAST, &env, &[]).unwrap()).url.clone();
     assert_eq!((url.scheme(), url.expose()), ("rediss", "rediss://u:p@host:6380/1".to_owned()));
 }
 

@@ -130,7 +130,7 @@ fn every_problem_is_named_with_its_origin() {
         "x.toml:5): unknown key; the nearest is release.retry.max",
         "x.toml:6): this version has no such section; it has admin, amqp, delay,",
         "XDELAY_REDIS_URL (environment): unknown variable; write XDELAY_REDIS__URL",
-        "stoer.path (--set): this version has no such section",
+        "stoer.path (--set): unknown section; write --set store.path=",
         "x.toml:4): has no unit; write \"30s\"",
         "x.toml:5): is not a duration; write \"30s\"",
         "redis.url = \"\" (default): must be named",
@@ -143,6 +143,16 @@ fn every_problem_is_named_with_its_origin() {
         assert!(lines.iter().any(|line| line.contains(expected)), "{expected}\n{lines:#?}");
     }
     assert_eq!(lines.len(), 11, "{lines:#?}");
+}
+
+#[test]
+fn messages_are_parked_in_one_place() {
+    let path = ("store.path", "target/store");
+    let line = refused_set(path.0, path.1);
+    assert!(line.contains("redis.url is given too; remove one of the two"), "{line}");
+    let sets = [path, ("amqp.exchanges", "orders")];
+    let config = load("", &[], &sets).unwrap();
+    assert!(matches!(config.store, super::super::Store::Embedded(_)));
 }
 
 #[test]

@@ -9,10 +9,9 @@ use redis::Value;
 use crate::clock::UnixMs;
 use crate::delay::When;
 use crate::message::Uid;
-use crate::store::proof::{Buried, Parked as ParkedProof, Secured};
 use crate::store::{
-    Census, Claim, DUE_IN_BOUNDS_MS, Entry, Error, Lease, Outcome, Parking, Parkings, Recovery,
-    Ticket, Unreadable, envelope,
+    Census, Claim, DUE_IN_BOUNDS_MS, Entry, Error, Lease, Outcome, Parkings, Recovery, Ticket,
+    Unreadable, envelope,
 };
 
 /// What `park` answers for one bucket.
@@ -42,6 +41,7 @@ fn outcome(letter: u8, entry: &Entry, now: UnixMs) -> Result<Outcome, Error> {
     let due = match entry {
         Entry::Park { when: When::At(due), .. } => *due,
         Entry::Park { when: When::In(ms), .. } => now.saturating_add(*ms),
+        Entry::Park { when: When::AtOnce, .. } => now.saturating_sub(1),
         _ => now,
     };
     Ok(match letter {
@@ -81,41 +81,25 @@ impl Merged {
         self.rolled_back |= rolled_back;
     }
 
-    /// The one place where a proof that something is parked is made: each entry has an answer
-    /// from a script that ran, and whose barrier held.
+    /// Proves it: each entry has an answer from a script that ran, and whose barrier held.
     pub(super) fn finish(self, batch: &[Entry]) -> Result<Parkings, Error> {
-        let entries = batch
-            .iter()
-            .zip(self.outcomes)
-            .map(|(entry, outcome)| {
-                let outcome =
-                    outcome.ok_or_else(|| Error::Garbled("park left an entry out".into()))?;
-                let uid = entry.uid().clone();
-                let proof = match entry {
-                    Entry::Bury { .. } => Secured::Buried(Buried::new(uid)),
-                    _ => Secured::Parked(ParkedProof::new(uid)),
-                };
-                Ok(Parking { proof, outcome })
-            })
-            .collect::<Result<Vec<_>, Error>>()?;
-        Ok(Parkings {
-            entries,
-            now: self.now,
-            earliest_due: self.earliest_due,
-            rolled_back: self.rolled_back,
-        })
+        let outcomes = self.outcomes.into_iter().collect::<Option<Vec<_>>>();
+        let outcomes = outcomes.ok_or_else(|| Error::Garbled("park left an entry out".into()))?;
+        let parkings = Parkings::prove(batch, outcomes, self.now, self.earliest_due);
+        Ok(Parkings { rolled_back: self.rolled_back, ..parkings })
     }
 }
 
 pub(super) fn claimed(answer: Value, slice: u32) -> Result<Claim, Error> {
     let mut items = array("claim", answer)?.into_iter();
     let mut number = || integer("claim", items.next());
-    let (now, next, bodiless) = (number()?, number()?, number()?);
+    let (now, next, bodiless, alone) = (number()?, number()?, number()?, number()?);
     let token = String::from_utf8_lossy(&bytes("claim", items.next())?).as_ref().into();
     let mut claim = Claim {
         leases: Vec::with_capacity(items.len() / 3),
         unreadable: Vec::new(),
         bodiless: bodiless as u64,
+        alone: alone == 1,
         now: now as UnixMs,
         next_due: due(next),
     };
@@ -139,16 +123,30 @@ pub(super) fn claimed(answer: Value, slice: u32) -> Result<Claim, Error> {
     Ok(claim)
 }
 
-/// Several buckets' claims as one, in order of due.
-pub(super) fn merge_claims(claims: Vec<Claim>) -> Result<Claim, Error> {
+/// Several buckets' claims as one, in order of due. A bucket that fails does not hold up the
+/// others: what they handed out is leased already.
+pub(super) fn merge_claims(claims: Vec<Result<Claim, Error>>) -> Result<Claim, Error> {
     let several = claims.len() > 1;
-    let mut claims = claims.into_iter();
-    let mut merged =
-        claims.next().ok_or_else(|| Error::Garbled("a destination has no bucket".into()))?;
+    let (mut failure, mut good) = (None, Vec::new());
+    for claim in claims {
+        match claim {
+            Ok(claim) => good.push(claim),
+            Err(error) => failure = Some(error),
+        }
+    }
+    let mut claims = good.into_iter();
+    let Some(mut merged) = claims.next() else {
+        let none = || Error::Garbled("a destination has no bucket".into());
+        return Err(failure.unwrap_or_else(none));
+    };
+    if let Some(error) = failure {
+        tracing::warn!(%error, "one bucket of a destination does not answer");
+    }
     for claim in claims {
         merged.leases.extend(claim.leases);
         merged.unreadable.extend(claim.unreadable);
         merged.bodiless += claim.bodiless;
+        merged.alone |= claim.alone;
         merged.now = merged.now.max(claim.now);
         merged.next_due = merged.next_due.into_iter().chain(claim.next_due).min();
     }

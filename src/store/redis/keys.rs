@@ -4,7 +4,7 @@
 //! keys share one hash tag, so that in a cluster they lie in one slot and a script may touch them
 //! all. A tag ends at the first closing brace, so braces in a destination's name are escaped.
 
-use crate::message::{BrokerKind, Content, Destination};
+use crate::message::{Content, Destination};
 use crate::store::Entry;
 
 /// The names of one namespace.
@@ -89,17 +89,6 @@ impl Keys {
     }
 }
 
-/// How a destination is listed in [`Keys::destinations`].
-pub(super) fn listing(destination: &Destination) -> String {
-    format!("{}:{}", destination.broker.as_str(), destination.name)
-}
-
-/// Reads a [`listing`]; `None` for one that a newer version wrote.
-pub(super) fn read_listing(text: &str) -> Option<Destination> {
-    let (broker, name) = text.split_once(':')?;
-    Some(Destination { broker: BrokerKind::parse(broker)?, name: name.into() })
-}
-
 fn escape(name: &str) -> String {
     name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
 }
@@ -135,12 +124,5 @@ mod tests {
         dues.sort();
         dues.dedup();
         assert_eq!(dues.len(), names.len());
-    }
-
-    #[test]
-    fn a_listing_reads_back() {
-        let destination = Destination::amqp("a:b");
-        assert_eq!(read_listing(&listing(&destination)), Some(destination));
-        assert_eq!(read_listing("carrier-pigeon:a"), None);
     }
 }

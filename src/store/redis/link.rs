@@ -41,10 +41,7 @@ impl Link {
         let unreadable = |error: RedisError| {
             Error::Unavailable(format!("redis.url cannot be used: {}", category(&error)))
         };
-        let info = url
-            .into_connection_info()
-            .map_err(unreadable)?
-            .set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let info = url.into_connection_info().map_err(unreadable)?.set_tcp_settings(tcp());
         Ok(Self { client: Client::open(info).map_err(unreadable)?, live: Mutex::new(None) })
     }
 
@@ -127,6 +124,16 @@ impl Link {
             *self.live.lock().await = None;
         }
     }
+}
+
+/// A connection that is given up must not deliver later what it still holds: a park that arrives
+/// after a cancel on the next connection would bring back what was cancelled. So closing discards
+/// what was not sent, and the kernel gives up before we do.
+fn tcp() -> TcpSettings {
+    let settings = TcpSettings::default().set_nodelay(true).set_linger_time(Duration::ZERO);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(ANSWER_WITHIN - Duration::from_secs(1));
+    settings
 }
 
 /// The error that one command of a pipeline was answered with.

@@ -14,13 +14,14 @@ mod scripts;
 mod server;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use redis::{Cmd, Pipeline, Value};
 
-use self::keys::{Bucket, Keys, listing, read_listing};
+use self::keys::{Bucket, Keys};
 use self::link::{Link, server_error, unavailable};
 use self::scripts::{Script, Scripts};
 use super::{
@@ -33,9 +34,11 @@ use crate::config::Durability;
 use crate::finding::Finding;
 use crate::message::{BrokerKind, Destination, ProducerId, Reason};
 
-/// Most messages one script call may conclude or recover: Lua cannot unpack many thousands, and
-/// a long script holds up everybody else.
+/// Most messages one script call may claim, conclude or recover: Lua cannot unpack many thousands,
+/// and a long script holds up everybody else.
 const CALL_MAX: usize = 500;
+/// How the keys are laid out, as the headers of the scripts in `lua/` say.
+const LAYOUT: &str = "1";
 
 /// How to reach a Redis, and how to lay messages out in it.
 #[derive(Clone)]
@@ -60,6 +63,8 @@ pub struct RedisStore {
     parks: Link,
     rest: Link,
     clock: Arc<StoreClock>,
+    /// Whose turn it is among the buckets of a destination.
+    first_slice: AtomicU32,
     /// The last sequence each bucket answered.
     sequences: Mutex<HashMap<String, i64>>,
 }
@@ -76,6 +81,7 @@ impl RedisStore {
             parks: Link::new(&settings.url)?,
             rest: Link::new(&settings.url)?,
             clock,
+            first_slice: AtomicU32::new(0),
             sequences: Mutex::default(),
             settings,
         })
@@ -133,7 +139,8 @@ impl RedisStore {
         call.arg(limit.messages.min(CALL_MAX))
             .arg(limit.bytes)
             .arg(millis(limit.lease))
-            .arg(EXPIRIES_BEFORE_ALONE);
+            .arg(EXPIRIES_BEFORE_ALONE)
+            .arg(u8::from(limit.alone));
         let answer = self.scripts.claim.run(&self.rest, call).await?;
         let claim = answers::claimed(answer, slice)?;
         self.clock.observe(claim.now);
@@ -147,7 +154,7 @@ impl RedisStore {
         batch: Vec<T>,
         how: &Conclusion<'_, T>,
     ) -> Result<usize, NotDone<T>> {
-        let mut held = 0;
+        let (mut held, mut failure) = (0, None);
         for slice in 0..self.keys.slices() {
             let bucket = self.keys.bucket(destination, slice);
             let of_slice: Vec<&T> =
@@ -161,11 +168,14 @@ impl RedisStore {
                 }
                 match how.script.run(&self.rest, call).await.and_then(answers::held) {
                     Ok(count) => held += count,
-                    Err(source) => return Err(NotDone { source, batch }),
+                    Err(error) => failure = Some(error),
                 }
             }
         }
-        Ok(held)
+        match failure {
+            Some(source) => Err(NotDone { source, batch }),
+            None => Ok(held),
+        }
     }
 
     /// Stores a setting of the namespace once, and answers what is stored.
@@ -211,8 +221,16 @@ impl Store for RedisStore {
                 self.settings.namespace
             )));
         }
+        let layout = self.fix("layout", LAYOUT).await?;
+        if layout != LAYOUT {
+            return Err(Error::Foreign(format!(
+                "namespace `{}` is laid out for another version of xdelay (layout {layout}, this \
+                 one knows {LAYOUT}): run that version, or choose another redis.namespace",
+                self.settings.namespace
+            )));
+        }
         let mut add = Pipeline::with_capacity(1);
-        add.cmd("SADD").arg(self.keys.destinations()).arg(listing(destination));
+        add.cmd("SADD").arg(self.keys.destinations()).arg(destination.listing());
         self.ask(&add).await.map(drop)
     }
 
@@ -222,7 +240,8 @@ impl Store for RedisStore {
         let answer = self.ask(&members).await?.into_iter().next().unwrap_or(Value::Nil);
         let names: Vec<String> = redis::from_redis_value(answer)
             .map_err(|error| Error::Garbled(format!("destinations: {error}")))?;
-        let mut found: Vec<_> = names.iter().filter_map(|name| read_listing(name)).collect();
+        let mut found: Vec<_> =
+            names.iter().filter_map(|name| Destination::from_listing(name)).collect();
         found.sort();
         Ok(found)
     }
@@ -264,17 +283,18 @@ impl Store for RedisStore {
 
     async fn claim(&self, destination: &Destination, limit: Limit) -> Result<Claim, Error> {
         let slices = self.keys.slices() as usize;
-        let limit = Limit {
-            messages: limit.messages.div_ceil(slices),
-            bytes: limit.bytes / slices as u64,
-            ..limit
+        let first = self.first_slice.fetch_add(1, Ordering::Relaxed) as usize;
+        let share = |slice: u32| {
+            // What does not divide goes to other slices every time.
+            let place = (slice as usize + first) % slices;
+            let messages = limit.messages / slices + usize::from(place < limit.messages % slices);
+            Limit { messages, bytes: limit.bytes / slices as u64, ..limit }
         };
         let calls = self
             .buckets(destination)
             .into_iter()
-            .map(|(slice, bucket)| self.claim_slice(slice, bucket, limit));
-        let claims = try_join_all(calls).await?;
-        answers::merge_claims(claims)
+            .map(|(slice, bucket)| self.claim_slice(slice, bucket, share(slice)));
+        answers::merge_claims(join_all(calls).await)
     }
 
     async fn settle(
@@ -331,7 +351,7 @@ impl Store for RedisStore {
     }
 
     async fn recover(&self, destination: &Destination) -> Result<Recovery, Error> {
-        let mut sum = Recovery::default();
+        let (mut sum, mut failure) = (Recovery::default(), None);
         for (_, bucket) in self.buckets(destination) {
             let mut call = self.scripts.recover.call(&[
                 &bucket.due,
@@ -340,11 +360,15 @@ impl Store for RedisStore {
                 &bucket.meta,
             ]);
             call.arg(CALL_MAX).arg(EXPIRIES_BEFORE_ALONE);
-            let found = answers::recovered(self.scripts.recover.run(&self.rest, call).await?)?;
-            sum.recovered += found.recovered;
-            sum.buried += found.buried;
+            match self.scripts.recover.run(&self.rest, call).await.and_then(answers::recovered) {
+                Ok(found) => {
+                    sum.recovered += found.recovered;
+                    sum.buried += found.buried;
+                }
+                Err(error) => failure = Some(error),
+            }
         }
-        Ok(sum)
+        failure.map_or(Ok(sum), Err)
     }
 
     async fn census(&self, destination: &Destination) -> Result<Census, Error> {

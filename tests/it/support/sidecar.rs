@@ -40,6 +40,12 @@ impl Sidecar {
         self.settings.push((name, value.to_owned()));
     }
 
+    /// In this directory instead of Redis.
+    pub fn park_in(&mut self, directory: &std::path::Path) {
+        self.settings.retain(|(name, _)| !name.starts_with("XDELAY_REDIS__"));
+        self.set("STORE__PATH", &directory.to_string_lossy());
+    }
+
     /// Another replica of the same.
     pub fn twin(&self) -> Self {
         let port = free_port();

@@ -1,0 +1,52 @@
+//! How many messages are parked until when, at a cost that does not grow with their number.
+//!
+//! Every parked message is counted in its second, its minute and its hour. To count those up to an
+//! instant takes the hours before it, the minutes of its hour, the seconds of its minute, and the
+//! messages of its own second.
+
+use redb::{ReadableTable, Table};
+
+use super::record::Room;
+use crate::clock::UnixMs;
+
+/// Counts by room, length of a slot in ms, and number of the slot.
+pub(super) type Slots = (u32, u32, u64);
+
+/// Lengths of slots in ms, the longest first.
+const LENGTHS_MS: [u32; 3] = [3_600_000, 60_000, 1_000];
+
+/// Counts one message more, or one less.
+pub(super) fn count(
+    slots: &mut Table<'_, Slots, u64>,
+    room: Room,
+    at: UnixMs,
+    more: bool,
+) -> Result<(), redb::StorageError> {
+    for length in LENGTHS_MS {
+        let slot = (room, length, at / u64::from(length));
+        let now = slots.get(slot)?.map_or(0, |count| count.value());
+        match if more { now + 1 } else { now.saturating_sub(1) } {
+            0 => drop(slots.remove(slot)?),
+            count => drop(slots.insert(slot, count)?),
+        }
+    }
+    Ok(())
+}
+
+/// How many are parked before the second that `until` lies in, and when that second begins.
+pub(super) fn before(
+    slots: &impl ReadableTable<Slots, u64>,
+    room: Room,
+    until: UnixMs,
+) -> Result<(u64, UnixMs), redb::StorageError> {
+    let (mut sum, mut from) = (0, 0);
+    for length in LENGTHS_MS {
+        let wide = u64::from(length);
+        let slots = slots.range((room, length, from / wide)..(room, length, until / wide))?;
+        for slot in slots {
+            sum += slot?.1.value();
+        }
+        from = until / wide * wide;
+    }
+    Ok((sum, from))
+}

@@ -1,0 +1,240 @@
+//! The store in one file on this machine: no Redis needed.
+//!
+//! For a single xdelay. The file is held by one process at a time, so there is nobody to agree
+//! with: every change is one transaction of one thread ([`writer`]), synced to disk before it is
+//! answered, and the clock is this host's. The steps are those of the scripts in `lua/`, and the
+//! contract suite holds both stores to the same promises.
+//!
+//! Leases outlive neither their process nor its file lock: whatever is leased when the file is
+//! opened belonged to a holder that is gone, and is given back at once.
+
+mod calendar;
+mod claim;
+mod conclude;
+mod file;
+mod page;
+mod park;
+mod record;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use self::conclude::Stub;
+use self::file::Place;
+use self::page::Page;
+use self::record::Room;
+use self::writer::Writer;
+use super::{
+    Census, Claim, DUE_IN_BOUNDS_MS, Entry, Error, Limit, NotDone, Parkings, Postponed, Recovery,
+    Store, Ticket,
+};
+use crate::broker::Released;
+use crate::clock::{StoreClock, UnixMs, host_now, millis};
+use crate::finding::Finding;
+use crate::message::{BrokerKind, Destination, ProducerId, Reason};
+
+/// Most leases given back in one transaction.
+const RECOVER_MAX: usize = 500;
+
+/// Messages parked in a file.
+pub struct EmbeddedStore {
+    place: Place,
+    writer: Writer,
+    clock: Arc<StoreClock>,
+}
+
+impl EmbeddedStore {
+    /// Opens the file in `directory`, which is made when it is not there.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words that say what to do: in use by another process, damaged,
+    /// of a newer version, or not to be written.
+    pub fn open(directory: PathBuf, clock: Arc<StoreClock>) -> Result<Self, Error> {
+        Self::start(Place::Directory(directory), clock)
+    }
+
+    /// One in memory, gone when dropped.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn in_memory(clock: Arc<StoreClock>) -> Result<Self, Error> {
+        Self::start(Place::Memory, clock)
+    }
+
+    fn start(place: Place, clock: Arc<StoreClock>) -> Result<Self, Error> {
+        let database = place.open()?;
+        give_back_all(&database).map_err(|error| place.in_words(&error))?;
+        let writer = Writer::start(place.clone(), database)
+            .map_err(|error| Error::Unavailable(format!("no thread for the store: {error}")))?;
+        Ok(Self { place, writer, clock })
+    }
+
+    /// Runs `apply` on the room of a destination; `None` when it was never opened.
+    async fn on<T, F>(&self, destination: &Destination, apply: F) -> Result<T, Error>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Page<'_>, Room, UnixMs) -> Result<T, redb::Error> + Send + 'static,
+    {
+        let listed = destination.listing();
+        let answer = self.writer.call(move |page| {
+            let room = page.room(&listed)?;
+            let now = host_now();
+            Ok((apply(page, room, now)?, now))
+        });
+        let (answer, now) = answer.await?;
+        self.clock.observe(now);
+        Ok(answer)
+    }
+}
+
+/// What was leased when the last process ended.
+fn give_back_all(database: &redb::Database) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    let mut page = Page::open(&transaction)?;
+    for room in page.all_rooms()? {
+        let now = host_now();
+        while claim::recover(&mut page, room, UnixMs::MAX, now, RECOVER_MAX)? != Recovery::default()
+        {
+        }
+    }
+    page.close()?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// What the thread that writes needs of a ticket. A token of another store holds nothing.
+fn stub(ticket: &Ticket) -> Stub {
+    Stub { uid: ticket.uid().as_bytes().to_vec(), token: ticket.token().parse().unwrap_or(0) }
+}
+
+/// Gives the batch back when it may not have been applied.
+fn done<T: std::fmt::Debug>(
+    answer: Result<usize, Error>,
+    batch: Vec<T>,
+) -> Result<usize, NotDone<T>> {
+    answer.map_err(|source| NotDone { source, batch })
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    async fn open(&self, destination: &Destination) -> Result<(), Error> {
+        self.on(destination, |_, _, _| Ok(())).await
+    }
+
+    async fn destinations(&self) -> Result<Vec<Destination>, Error> {
+        let listed = self.writer.call(|page| page.all_listings()).await?;
+        let mut found: Vec<_> =
+            listed.iter().filter_map(|text| Destination::from_listing(text)).collect();
+        found.sort();
+        Ok(found)
+    }
+
+    async fn bind(&self, broker: BrokerKind, identity: &str) -> Result<(), Error> {
+        let field = format!("broker:{}", broker.as_str());
+        let ours = identity.to_owned();
+        let bound = self.writer.call(move |page| page.fix(&field, &ours)).await?;
+        if bound == identity {
+            return Ok(());
+        }
+        Err(Error::Foreign(format!(
+            "{} parks for {bound}, and this broker is {identity}: name another store.path",
+            self.place
+        )))
+    }
+
+    async fn park(&self, destination: &Destination, batch: &[Entry]) -> Result<Parkings, Error> {
+        let entries = batch.to_vec();
+        let applied = self.on(destination, move |page, room, now| {
+            park::park(page, room, &entries, now).map(|applied| (applied, now + 1))
+        });
+        let (applied, now) = applied.await?;
+        Ok(Parkings::prove(batch, applied.outcomes, now, applied.earliest_due))
+    }
+
+    async fn claim(&self, destination: &Destination, limit: Limit) -> Result<Claim, Error> {
+        self.on(destination, move |page, room, now| claim::claim(page, room, limit, now)).await
+    }
+
+    async fn settle(
+        &self,
+        destination: &Destination,
+        batch: Vec<(Ticket, Released)>,
+    ) -> Result<usize, NotDone<(Ticket, Released)>> {
+        let stubs: Vec<_> = batch
+            .iter()
+            .map(|(ticket, released)| {
+                assert_eq!(ticket.uid(), released.uid(), "a release settles its own ticket");
+                (stub(ticket), ticket.id().cloned())
+            })
+            .collect();
+        let answer = self.on(destination, move |page, room, _| {
+            count(stubs, |(stub, id)| {
+                conclude::settle(page, room, &stub, id.as_ref().map(ProducerId::as_str))
+            })
+        });
+        done(answer.await, batch)
+    }
+
+    async fn postpone(
+        &self,
+        destination: &Destination,
+        batch: Vec<Postponed>,
+    ) -> Result<usize, NotDone<Postponed>> {
+        let stubs: Vec<_> =
+            batch.iter().map(|it| (stub(&it.ticket), (millis(it.wait), it.counts))).collect();
+        let answer = self.on(destination, move |page, room, now| {
+            count(stubs, |(stub, how)| conclude::postpone(page, room, &stub, how, now))
+        });
+        done(answer.await, batch)
+    }
+
+    async fn bury(
+        &self,
+        destination: &Destination,
+        batch: Vec<(Ticket, Reason)>,
+    ) -> Result<usize, NotDone<(Ticket, Reason)>> {
+        let stubs: Vec<_> =
+            batch.iter().map(|(ticket, reason)| (stub(ticket), reason.clone())).collect();
+        let answer = self.on(destination, move |page, room, now| {
+            count(stubs, |(stub, reason)| conclude::bury(page, room, &stub, reason.as_str(), now))
+        });
+        done(answer.await, batch)
+    }
+
+    async fn recover(&self, destination: &Destination) -> Result<Recovery, Error> {
+        self.on(destination, |page, room, now| claim::recover(page, room, now, now, RECOVER_MAX))
+            .await
+    }
+
+    async fn census(&self, destination: &Destination) -> Result<Census, Error> {
+        self.on(destination, |page, room, now| {
+            let [parked, leased, dead] = page.counts(room)?;
+            let overdue = page.parked_until(room, now)?;
+            let mut due_within = [0; DUE_IN_BOUNDS_MS.len()];
+            for (within, bound) in due_within.iter_mut().zip(DUE_IN_BOUNDS_MS) {
+                *within = page.parked_until(room, now + bound)?;
+            }
+            Ok(Census { now, parked, leased, dead, overdue, due_within })
+        })
+        .await
+    }
+
+    async fn check(&self) -> Vec<Finding> {
+        match self.writer.call(|page| page.all_listings()).await {
+            Ok(_) => vec![Finding::good("store", format!("{}, synced on every write", self.place))],
+            Err(error) => vec![Finding::bad("store", error.to_string())],
+        }
+    }
+}
+
+/// How many of these were still held.
+fn count<T>(
+    of: Vec<T>,
+    mut conclude: impl FnMut(T) -> Result<bool, redb::Error>,
+) -> Result<usize, redb::Error> {
+    of.into_iter().try_fold(0, |held, it| Ok(held + usize::from(conclude(it)?)))
+}
