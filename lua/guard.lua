@@ -20,7 +20,8 @@ end
 -- What `meta` holds of a message that did not go out at its first try: the attempts counted, how
 -- often its lease ran out, and, once dead, the reason.
 local function read_meta(text)
-  local attempts, expiries = string.match(text or '', '^(%d+) (%d+)')
+  if not text then return 0, 0 end
+  local attempts, expiries = string.match(text, '^(%d+) (%d+)')
   return tonumber(attempts or 0), tonumber(expiries or 0)
 end
 

@@ -53,6 +53,15 @@ async fn what_is_no_store_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
+async fn an_empty_file_is_not_taken_for_a_new_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(file_in(directory.path()), b"").expect("written");
+    let refused = refusal(directory.path());
+    assert!(refused.contains("it is empty"), "{refused}");
+    assert_eq!(fs::read(file_in(directory.path())).expect("read"), b"");
+}
+
+#[tokio::test]
 async fn a_newer_layout_is_refused_with_what_to_do() {
     let directory = tempfile::tempdir().expect("a directory");
     drop(open(directory.path()).expect("a new store"));

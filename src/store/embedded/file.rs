@@ -12,6 +12,8 @@ use crate::store::Error;
 
 /// The file within `store.path`.
 const NAME: &str = "xdelay.redb";
+/// Its name while it is being made.
+const UNBORN_NAME: &str = "xdelay.redb.new";
 /// How the tables are laid out; a process knows its own and older ones.
 const LAYOUT: u32 = 1;
 const LAYOUT_SETTING: &str = "layout";
@@ -80,17 +82,31 @@ fn open_in(directory: &Path) -> Result<Database, Error> {
     };
     std::fs::create_dir_all(directory).map_err(unusable)?;
     let file = directory.join(NAME);
-    let is_new = !file.exists();
-    let opening = || redb::Builder::new().set_cache_size(CACHE_BYTES).create(&file);
-    // A damaged file may also make redb panic; that must not look like a fault of ours.
-    let opened = std::panic::catch_unwind(opening)
-        .unwrap_or_else(|_| Err(StorageError::Corrupted("its pages make no sense".into()).into()));
-    let database = opened.map_err(|error| refusal(&file, error))?;
-    if is_new {
-        // The file's name must survive a power loss as its content does.
-        std::fs::File::open(directory).and_then(|it| it.sync_all()).map_err(unusable)?;
+    if !file.exists() {
+        make(directory, &file)?;
     }
-    Ok(database)
+    // redb would take an empty file for a new one; ours is never empty under its own name.
+    if file.metadata().map_err(unusable)?.len() == 0 {
+        let empty = StorageError::Corrupted("it is empty".into());
+        return Err(refusal(&file, empty.into()));
+    }
+    let opening = redb::Builder::new().set_cache_size(CACHE_BYTES).open(&file);
+    opening.map_err(|error| refusal(&file, error))
+}
+
+/// Makes the file under another name first: whatever a crash leaves under its own name is whole.
+fn make(directory: &Path, file: &Path) -> Result<(), Error> {
+    let unusable = |error: std::io::Error| {
+        Error::Foreign(format!("store.path = {} cannot be used: {error}", directory.display()))
+    };
+    let unborn = directory.join(UNBORN_NAME);
+    if unborn.exists() {
+        std::fs::remove_file(&unborn).map_err(unusable)?;
+    }
+    drop(redb::Builder::new().create(&unborn).map_err(|error| refusal(&unborn, error))?);
+    std::fs::rename(&unborn, file).map_err(unusable)?;
+    // The name must survive a power loss as the content does.
+    std::fs::File::open(directory).and_then(|it| it.sync_all()).map_err(unusable)
 }
 
 fn refusal(file: &Path, error: DatabaseError) -> Error {
