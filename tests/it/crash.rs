@@ -7,35 +7,34 @@ use std::time::Duration;
 
 use lapin::types::AMQPValue;
 
-use super::support::load::{Account, consume, effort, produce, seeded};
+use super::support::load::{Account, all_arrived, consume, effort, produce, seeded};
 use super::support::rabbit::{OwnNode, Rabbit, headers};
 use super::support::redis::{PrivateRedis, connection};
 use super::support::sidecar::Sidecar;
-use super::support::{eventually, eventually_is, setting};
+use super::support::{eventually_is, setting};
 
 /// A moment between two kills.
 async fn a_while(range: std::ops::Range<u64>) {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(range))).await;
 }
 
-/// Waits for the last message, however long it takes as long as some arrive.
-async fn all_arrived(account: &Account) {
-    let mut missing = account.missing();
-    while missing > 0 {
-        eventually("more messages arrive", || async {
-            (account.missing() < missing).then_some(())
-        })
-        .await;
-        missing = account.missing();
-    }
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_of_xdelay_lose_nothing() {
+    kills_of_xdelay(|_| {}).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kills_of_xdelay_lose_nothing() {
+async fn kills_of_xdelay_lose_nothing_from_its_own_file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    kills_of_xdelay(|sidecar| sidecar.park_in(directory.path())).await;
+}
+
+async fn kills_of_xdelay(prepare: impl FnOnce(&mut Sidecar)) {
     seeded();
     let rabbit = Rabbit::connect().await;
     let orders = rabbit.destination().await;
     let mut sidecar = Sidecar::new(&[&orders]);
+    prepare(&mut sidecar);
     sidecar.set("RELEASE__LEASE", "2s");
     sidecar.start().await;
     let (url, account) = (setting("TEST_AMQP_URL"), Arc::new(Account::default()));

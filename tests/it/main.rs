@@ -11,6 +11,7 @@
 //! | `fidelity` | what a message looks like after it was held back |
 //! | `capture` | topology: declaring, checking, rescuing, setting aside |
 //! | `end_to_end` | the binary, a foreign client, a real broker and store |
+//! | `network` | bad weather between xdelay and its neighbours |
 //! | `crash` | kill -9 of everything, under load |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
 
@@ -26,6 +27,7 @@ mod end_to_end;
 mod fidelity;
 mod loops;
 mod lua;
+mod network;
 mod redis_faults;
 mod store_contract;
 mod support;

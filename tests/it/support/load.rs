@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::rabbit::{headers, table};
-use super::setting;
+use super::{eventually, setting};
 
 /// How long a single exchange may take before its connection is given up.
 const GIVE_UP: Duration = Duration::from_secs(5);
@@ -157,6 +157,18 @@ async fn connect(url: &str) -> Result<Connection, ()> {
             tokio::time::sleep(Duration::from_millis(100)).await;
             Err(())
         }
+    }
+}
+
+/// Waits for the last message, however long it takes as long as some arrive.
+pub async fn all_arrived(account: &Account) {
+    let mut missing = account.missing();
+    while missing > 0 {
+        eventually("more messages arrive", || async {
+            (account.missing() < missing).then_some(())
+        })
+        .await;
+        missing = account.missing();
     }
 }
 
