@@ -1,6 +1,6 @@
 # Everything a developer runs, by name. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-compat stop lint bench
+.PHONY: help demo test test-controls test-compat stop lint bench
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -11,6 +11,10 @@ demo: ## show delayed messages arriving, from nothing (STORE=embedded: without R
 test: ## all tests, against Redis and RabbitMQ started for them
 	dev/services up
 	dev/services run main cargo test --locked
+
+test-controls: ## break xdelay on purpose, in six ways: its tests must notice each
+	dev/services up
+	dev/test-controls
 
 # COMPAT=docker uses container images instead of a Debian sid root.
 COMPAT ?= sid

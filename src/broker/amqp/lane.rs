@@ -200,3 +200,69 @@ impl Heard {
         Said { words: words.collect(), broken: self.broken }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use lapin::BasicProperties;
+    use lapin::message::{BasicReturnMessage, Delivery};
+    use lapin::types::AMQPValue;
+
+    use super::*;
+    use crate::broker::amqp::outgoing::DELAYED_UID;
+
+    /// The message of this uid, as the broker returns it.
+    fn returned(uid: &str) -> BasicReturnMessage {
+        let mut delivery = Delivery::mock(0, "orders".into(), "bad".into(), false, Vec::new());
+        let uid = AMQPValue::LongString(uid.into());
+        let headers = BTreeMap::from([(DELAYED_UID.into(), uid)]);
+        delivery.properties = BasicProperties::default().with_headers(headers.into());
+        BasicReturnMessage { delivery, reply_code: 312, reply_text: "NO_ROUTE".into() }
+    }
+
+    fn uids() -> Vec<String> {
+        ["a", "b", "c"].map(str::to_owned).into()
+    }
+
+    fn no_route() -> Word {
+        Word::Returned("312 NO_ROUTE".to_owned())
+    }
+
+    #[test]
+    fn a_return_is_its_own_messages_whatever_confirm_it_came_with() {
+        let mut heard = Heard::new(3);
+        heard.take(0, Ok(Confirmation::Ack(Some(returned("b")))));
+        heard.take(2, Ok(Confirmation::Ack(None)));
+        heard.take(1, Ok(Confirmation::Ack(None)));
+        let said = heard.decide(&uids());
+        assert_eq!(said.words, [Word::Confirmed, no_route(), Word::Confirmed]);
+        assert!(said.broken.is_none());
+    }
+
+    #[test]
+    fn what_was_not_confirmed_is_not_taken_for_confirmed() {
+        let mut heard = Heard::new(3);
+        heard.take(0, Ok(Confirmation::Ack(None)));
+        heard.take(1, Ok(Confirmation::Nack(None)));
+        let said = heard.decide(&uids());
+        assert_eq!(said.words, [Word::Confirmed, Word::Nacked, Word::Nothing]);
+    }
+
+    #[test]
+    fn in_a_batch_cut_short_acks_count_only_without_any_return() {
+        let cut_short = || {
+            let mut heard = Heard::new(3);
+            heard.broken = Some(Blame::Confirms("late".to_owned()));
+            heard
+        };
+        let mut heard = cut_short();
+        heard.take(0, Ok(Confirmation::Ack(None)));
+        assert_eq!(heard.decide(&uids()).words, [Word::Confirmed, Word::Nothing, Word::Nothing]);
+        // Message `c` may have been returned too, its return waiting for a confirm to come with.
+        let mut heard = cut_short();
+        heard.take(0, Ok(Confirmation::Ack(Some(returned("b")))));
+        heard.take(2, Ok(Confirmation::Ack(None)));
+        assert_eq!(heard.decide(&uids()).words, [Word::Nothing, no_route(), Word::Nothing]);
+    }
+}
