@@ -1,6 +1,6 @@
 # Everything a developer runs, by name. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-controls test-compat stop lint bench
+.PHONY: help demo test test-controls chaos test-compat stop lint bench
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -15,6 +15,12 @@ test: ## all tests, against Redis and RabbitMQ started for them
 test-controls: ## break xdelay on purpose, in six ways: its tests must notice each
 	dev/services up
 	dev/test-controls
+
+SECONDS ?= 300
+chaos: ## three replicas through SECONDS of mishaps; SEED repeats a schedule
+	dev/services up
+	dev/services run main env CHAOS_SECONDS=$(SECONDS) $(if $(SEED),TEST_SEED=$(SEED)) \
+		cargo test --locked --test it -- --nocapture chaos::
 
 # COMPAT=docker uses container images instead of a Debian sid root.
 COMPAT ?= sid

@@ -13,6 +13,8 @@
 //! | `end_to_end` | the binary, a foreign client, a real broker and store |
 //! | `network` | bad weather between xdelay and its neighbours |
 //! | `crash` | kill -9 of everything, under load |
+//! | `chaos` | three replicas, and a schedule of everything at once |
+//! | `pages` | what the documentation says of the tests |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
@@ -20,6 +22,7 @@
 
 mod broker_contract;
 mod capture;
+mod chaos;
 mod command;
 mod crash;
 mod embedded_faults;
@@ -28,6 +31,7 @@ mod fidelity;
 mod loops;
 mod lua;
 mod network;
+mod pages;
 mod redis_faults;
 mod store_contract;
 mod support;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::StreamExt;
 use lapin::options::{
@@ -82,15 +82,37 @@ pub fn produce(
     count: usize,
     pace: Duration,
 ) -> JoinHandle<()> {
+    produce_while(url, exchange, account, pace, move |confirmed| confirmed < count)
+}
+
+/// The same until an instant.
+pub fn produce_until(
+    url: &str,
+    exchange: &str,
+    account: &Arc<Account>,
+    end: Instant,
+    pace: Duration,
+) -> JoinHandle<()> {
+    produce_while(url, exchange, account, pace, move |_| Instant::now() < end)
+}
+
+/// The same while `more` says so of the number confirmed.
+fn produce_while(
+    url: &str,
+    exchange: &str,
+    account: &Arc<Account>,
+    pace: Duration,
+    more: impl Fn(usize) -> bool + Send + 'static,
+) -> JoinHandle<()> {
     let (url, exchange, account) = (url.to_owned(), exchange.to_owned(), Arc::clone(account));
     tokio::spawn(async move {
         let (mut next, mut tries) = (0, 0);
-        while next < count {
+        while more(next) {
             let Ok(connection) = connect(&url).await else { continue };
             let Ok(channel) = connection.create_channel().await else { continue };
             let select = channel.confirm_select(ConfirmSelectOptions::default());
             let Ok(Ok(())) = timeout(GIVE_UP, select).await else { continue };
-            while next < count {
+            while more(next) {
                 // A new body for every try: one that was not confirmed may have arrived too.
                 tries += 1;
                 let (id, delay) = (format!("{next}.{tries}"), fastrand::u64(1..3_000));
@@ -120,7 +142,7 @@ pub fn produce(
 
 fn delayed(id: &str, delay: u64) -> BasicProperties {
     let delay = AMQPValue::LongLongInt(i64::try_from(delay).expect("in range"));
-    headers([("x-delay", delay)]).with_message_id(id.into())
+    headers([("x-delay", delay)]).with_message_id(id.into()).with_delivery_mode(2)
 }
 
 /// Consumes for ever, through broken connections.

@@ -119,11 +119,18 @@ impl Sidecar {
         }
     }
 
+    /// Any other signal, if it runs.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(child) = &self.child {
+            let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+            kill(pid, signal).expect("signalled");
+        }
+    }
+
     /// SIGTERM; answers whether it ended well.
     pub async fn stop(&mut self) -> bool {
+        self.signal(Signal::SIGTERM);
         let mut child = self.child.take().expect("running");
-        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
-        kill(pid, Signal::SIGTERM).expect("signalled");
         let ended = eventually("it stops", || {
             let ended = child.try_wait().expect("a status");
             async move { ended }
