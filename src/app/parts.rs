@@ -99,7 +99,7 @@ fn store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<Arc<dyn Sto
     let redis = match &config.store {
         config::Store::Redis(redis) => redis,
         config::Store::Embedded(path) => {
-            return Ok(Arc::new(EmbeddedStore::open(path.clone(), clock)?));
+            return Ok(Arc::new(EmbeddedStore::open(path, clock)?));
         }
     };
     let settings = Settings {

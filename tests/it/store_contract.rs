@@ -61,7 +61,7 @@ impl Stage {
     fn embedded() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("made when missing");
-        let store = EmbeddedStore::open(path, Arc::default()).expect("a new store");
+        let store = EmbeddedStore::open(&path, Arc::default()).expect("a new store");
         let store: Arc<dyn Store> = Arc::new(store);
         Self { other: Arc::clone(&store), store, _directory: Some(directory) }
     }
@@ -99,6 +99,7 @@ promises! {
     census_is_of_all_states_and_times_to_due,
     a_lost_lease_is_recovered_by_any_replica_and_the_old_ticket_is_void,
     two_replicas_never_hold_the_same_message,
+    what_ends_its_holders_is_claimed_alone_and_then_buried,
     destinations_are_remembered_and_a_namespace_belongs_to_one_broker,
 }
 
@@ -295,6 +296,28 @@ async fn a_lost_lease_is_recovered_by_any_replica_and_the_old_ticket_is_void(
     assert_eq!(claim.leases[0].due(), 5);
     assert_eq!(settle(&*store, lost).await, 0, "the first holder came too late");
     assert_eq!(settle(&*other, claim).await, 1);
+}
+
+async fn what_ends_its_holders_is_claimed_alone_and_then_buried(Stage { store, .. }: Stage) {
+    let lost = Limit { lease: Duration::ZERO, ..limit(10) };
+    let _ =
+        store.park(&orders(), &[park(message(None, "bad"), When::At(1))]).await.expect("parked");
+    for _ in 0..3 {
+        assert_eq!(store.claim(&orders(), lost).await.expect("a claim").leases.len(), 1);
+        let recovery = Recovery { recovered: 1, buried: 0 };
+        assert_eq!(store.recover(&orders()).await.expect("recovered"), recovery);
+    }
+    let good = [park(message(None, "good"), When::At(1))];
+    let _ = store.park(&orders(), &good).await.expect("parked");
+    let beside = Limit { alone: false, ..limit(10) };
+    let claim = store.claim(&orders(), beside).await.expect("a claim");
+    assert_eq!((bodies(&claim), claim.alone), (vec!["good".to_owned()], false));
+    let none = store.claim(&orders(), beside).await.expect("a claim");
+    assert!(none.is_empty() && none.next_due.expect("parked") <= none.now);
+    let claim = store.claim(&orders(), lost).await.expect("a claim");
+    assert_eq!((bodies(&claim), claim.alone), (vec!["bad".to_owned()], true));
+    let buried = Recovery { recovered: 0, buried: 1 };
+    assert_eq!(store.recover(&orders()).await.expect("recovered"), buried);
 }
 
 async fn two_replicas_never_hold_the_same_message(Stage { store, other, .. }: Stage) {

@@ -1,8 +1,11 @@
 //! Opens the one file that everything lies in, or says why not and what to do.
 //!
-//! A file that is damaged or of a newer version is left exactly as it is: whoever looks at it next
-//! may know more than this process does.
+//! From a file that is damaged or of a newer version nothing is removed: whoever looks at it next may
+//! know more than this process does.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use redb::{Database, DatabaseError, ReadableTable, StorageError};
@@ -14,6 +17,8 @@ use crate::store::Error;
 const NAME: &str = "xdelay.redb";
 /// Its name while it is being made.
 const UNBORN_NAME: &str = "xdelay.redb.new";
+/// Locked by whoever uses the directory.
+const LOCK_NAME: &str = "xdelay.lock";
 /// How the tables are laid out; a process knows its own and older ones.
 const LAYOUT: u32 = 1;
 const LAYOUT_SETTING: &str = "layout";
@@ -21,24 +26,62 @@ const LAYOUT_SETTING: &str = "layout";
 const CACHE_BYTES: usize = 48 << 20;
 
 /// Where the file lies.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Place {
     /// In this directory.
-    Directory(PathBuf),
+    Directory(Directory),
     /// In memory: gone with the process. For simulations.
     #[cfg(any(test, feature = "test-support"))]
     Memory,
 }
 
+/// A directory that is ours for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Directory {
+    file: PathBuf,
+    /// Device and inode of the file when it was first opened.
+    identity: (u64, u64),
+    /// Locked, so that two processes cannot both make the file, nor take it from each other while
+    /// it is opened anew.
+    _lock: File,
+}
+
 impl Place {
-    /// Opens the file, which is made when there is none.
+    /// Takes a directory, and makes the file when there is none.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`]: what stays wrong until somebody acts.
+    pub(super) fn take(directory: &Path) -> Result<Self, Error> {
+        let unusable = |error: io::Error| {
+            let shown = directory.display();
+            Error::Foreign(format!("store.path = {shown} cannot be used: {error}"))
+        };
+        std::fs::create_dir_all(directory).map_err(unusable)?;
+        let file = directory.join(NAME);
+        let lock = File::create(directory.join(LOCK_NAME)).map_err(unusable)?;
+        lock.try_lock().map_err(|error| match error {
+            std::fs::TryLockError::WouldBlock => held(&file),
+            std::fs::TryLockError::Error(error) => unusable(error),
+        })?;
+        if !file.try_exists().map_err(unusable)? {
+            make(directory, &file).map_err(|error| match error {
+                redb::Error::Io(error) => unusable(error),
+                other => Error::Unavailable(other.to_string()),
+            })?;
+        }
+        let identity = identity(&file).map_err(unusable)?;
+        Ok(Self::Directory(Directory { file, identity, _lock: lock }))
+    }
+
+    /// Opens the file, which is there: one that vanished is not made anew.
     ///
     /// # Errors
     /// [`Error::Foreign`] for what stays wrong until somebody acts, [`Error::Unavailable`] for the
     /// rest.
     pub(super) fn open(&self) -> Result<Database, Error> {
+        self.is_still_there()?;
         let database = match self {
-            Self::Directory(directory) => open_in(directory)?,
+            Self::Directory(Directory { file, .. }) => open_file(file)?,
             #[cfg(any(test, feature = "test-support"))]
             Self::Memory => redb::Builder::new()
                 .create_with_backend(redb::backends::InMemoryBackend::new())
@@ -47,87 +90,122 @@ impl Place {
         check_layout(&database).map_err(|error| match error {
             Layout::Newer(found) => Error::Foreign(format!(
                 "{self} was written by a newer xdelay (layout {found}, this one knows {LAYOUT}): \
-                 run that version; the file was not touched"
+                 run that version"
             )),
             Layout::Unreadable(error) => self.in_words(&error),
         })?;
         Ok(database)
     }
 
+    /// What is written to a file that was removed or replaced is lost at the next start.
+    ///
+    /// # Errors
+    /// When the file is not the one that was first opened.
+    pub(super) fn is_still_there(&self) -> Result<(), Error> {
+        match self {
+            Self::Directory(Directory { file, identity: first, .. }) => match identity(file) {
+                Ok(now) if now == *first => Ok(()),
+                Ok(_) => Err(Error::Unavailable(format!(
+                    "{self} was replaced while it was in use: nothing is written to it; put it \
+                     back, or start xdelay anew to use the other"
+                ))),
+                Err(error) => Err(Error::Unavailable(format!("{self} is gone: {error}"))),
+            },
+            #[cfg(any(test, feature = "test-support"))]
+            Self::Memory => Ok(()),
+        }
+    }
+
     /// What is wrong with the file, for the operator.
     pub(super) fn in_words(&self, error: &redb::Error) -> Error {
         match error {
-            redb::Error::Corrupted(why) => Error::Foreign(format!(
-                "{self} is damaged ({why}): it was not touched. Restore it from a backup, or move \
-                 it away to start with an empty one; what was parked in it is then missing"
-            )),
+            redb::Error::Corrupted(why) => self.damaged(why),
+            // A page that lies beyond the end.
+            redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                self.damaged("it was cut short")
+            }
             other => Error::Unavailable(format!("{self}: {other}")),
         }
+    }
+
+    fn damaged(&self, why: &str) -> Error {
+        damaged(&self.to_string(), why)
     }
 }
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Directory(directory) => write!(f, "{}", directory.join(NAME).display()),
+            Self::Directory(Directory { file, .. }) => write!(f, "{}", file.display()),
             #[cfg(any(test, feature = "test-support"))]
             Self::Memory => f.write_str("memory"),
         }
     }
 }
 
-fn open_in(directory: &Path) -> Result<Database, Error> {
-    let unusable = |error: std::io::Error| {
-        Error::Foreign(format!("store.path = {} cannot be used: {error}", directory.display()))
-    };
-    std::fs::create_dir_all(directory).map_err(unusable)?;
-    let file = directory.join(NAME);
-    if !file.exists() {
-        make(directory, &file)?;
-    }
+fn damaged(shown: &str, why: &str) -> Error {
+    Error::Foreign(format!(
+        "{shown} is damaged ({why}): nothing was removed from it. Restore it from a backup, or move \
+         it away to start with an empty one; what was parked in it is then missing"
+    ))
+}
+
+fn held(file: &Path) -> Error {
+    Error::Foreign(format!(
+        "{} is in use by another process: one xdelay per store.path. Stop the other, or use Redis \
+         for several replicas",
+        file.display()
+    ))
+}
+
+fn identity(file: &Path) -> io::Result<(u64, u64)> {
+    file.metadata().map(|it| (it.dev(), it.ino()))
+}
+
+fn open_file(file: &Path) -> Result<Database, Error> {
+    let shown = file.display().to_string();
+    let length =
+        file.metadata().map_err(|error| Error::Unavailable(format!("{shown}: {error}")))?;
     // redb would take an empty file for a new one; ours is never empty under its own name.
-    if file.metadata().map_err(unusable)?.len() == 0 {
-        let empty = StorageError::Corrupted("it is empty".into());
-        return Err(refusal(&file, empty.into()));
+    if length.len() == 0 {
+        return Err(damaged(&shown, "it is empty"));
     }
-    let opening = redb::Builder::new().set_cache_size(CACHE_BYTES).open(&file);
-    opening.map_err(|error| refusal(&file, error))
+    let opened = redb::Builder::new().set_cache_size(CACHE_BYTES).open(file);
+    opened.map_err(|error| refusal(file, error))
 }
 
 /// Makes the file under another name first: whatever a crash leaves under its own name is whole.
-fn make(directory: &Path, file: &Path) -> Result<(), Error> {
-    let unusable = |error: std::io::Error| {
-        Error::Foreign(format!("store.path = {} cannot be used: {error}", directory.display()))
-    };
+fn make(directory: &Path, file: &Path) -> Result<(), redb::Error> {
     let unborn = directory.join(UNBORN_NAME);
-    if unborn.exists() {
-        std::fs::remove_file(&unborn).map_err(unusable)?;
+    if unborn.try_exists()? {
+        std::fs::remove_file(&unborn)?;
     }
-    drop(redb::Builder::new().create(&unborn).map_err(|error| refusal(&unborn, error))?);
-    std::fs::rename(&unborn, file).map_err(unusable)?;
+    drop(redb::Builder::new().create(&unborn)?);
+    // A link, not a rename, which would replace a file that is there after all.
+    std::fs::hard_link(&unborn, file)?;
+    std::fs::remove_file(&unborn)?;
     // The name must survive a power loss as the content does.
-    std::fs::File::open(directory).and_then(|it| it.sync_all()).map_err(unusable)
+    File::open(directory)?.sync_all()?;
+    Ok(())
 }
 
 fn refusal(file: &Path, error: DatabaseError) -> Error {
-    let shown = file.display();
+    let shown = file.display().to_string();
     match error {
-        DatabaseError::DatabaseAlreadyOpen => Error::Foreign(format!(
-            "{shown} is in use by another process: one xdelay per store.path. Stop the other, or \
-             use Redis for several replicas"
-        )),
+        DatabaseError::DatabaseAlreadyOpen => held(file),
         DatabaseError::UpgradeRequired(version) => Error::Foreign(format!(
             "{shown} has file format {version}, which this xdelay does not know: run the version \
-             that wrote it; the file was not touched"
+             that wrote it"
         )),
-        DatabaseError::Storage(StorageError::Io(error))
-            if error.kind() == std::io::ErrorKind::InvalidData =>
-        {
-            Error::Foreign(format!(
+        DatabaseError::Storage(StorageError::Corrupted(why)) => damaged(&shown, &why),
+        DatabaseError::Storage(StorageError::Io(error)) => match error.kind() {
+            io::ErrorKind::InvalidData => Error::Foreign(format!(
                 "{shown} is no xdelay store ({error}): it was not touched. Name another store.path"
-            ))
-        }
-        other => Place::Directory(file.parent().unwrap_or(file).to_owned()).in_words(&other.into()),
+            )),
+            io::ErrorKind::UnexpectedEof => damaged(&shown, "it was cut short"),
+            _ => Error::Unavailable(format!("{shown}: {error}")),
+        },
+        other => Error::Unavailable(format!("{shown}: {other}")),
     }
 }
 
@@ -144,15 +222,22 @@ impl<E: Into<redb::Error>> From<E> for Layout {
 
 fn check_layout(database: &Database) -> Result<(), Layout> {
     let transaction = database.begin_write()?;
-    {
+    let is_new = {
         let mut settings = transaction.open_table(SETTINGS)?;
         let found = settings.get(LAYOUT_SETTING)?.map(|layout| layout.value().to_owned());
         match found {
-            Some(layout) if layout.parse().is_ok_and(|layout: u32| layout <= LAYOUT) => {}
+            Some(layout) if layout.parse().is_ok_and(|layout: u32| layout <= LAYOUT) => false,
             Some(layout) => return Err(Layout::Newer(layout)),
-            None => drop(settings.insert(LAYOUT_SETTING, &*LAYOUT.to_string())?),
+            None => {
+                settings.insert(LAYOUT_SETTING, &*LAYOUT.to_string())?;
+                true
+            }
         }
+    };
+    if is_new {
+        transaction.commit()?
+    } else {
+        transaction.abort()?
     }
-    transaction.commit()?;
     Ok(())
 }

@@ -17,7 +17,7 @@ mod park;
 mod record;
 mod writer;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -41,7 +41,7 @@ const RECOVER_MAX: usize = 500;
 
 /// Messages parked in a file.
 pub struct EmbeddedStore {
-    place: Place,
+    place: Arc<Place>,
     writer: Writer,
     clock: Arc<StoreClock>,
 }
@@ -52,8 +52,8 @@ impl EmbeddedStore {
     /// # Errors
     /// What is wrong with it, in words that say what to do: in use by another process, damaged,
     /// of a newer version, or not to be written.
-    pub fn open(directory: PathBuf, clock: Arc<StoreClock>) -> Result<Self, Error> {
-        Self::start(Place::Directory(directory), clock)
+    pub fn open(directory: &Path, clock: Arc<StoreClock>) -> Result<Self, Error> {
+        Self::start(Place::take(directory)?, clock)
     }
 
     /// One in memory, gone when dropped.
@@ -66,9 +66,14 @@ impl EmbeddedStore {
     }
 
     fn start(place: Place, clock: Arc<StoreClock>) -> Result<Self, Error> {
+        let place = Arc::new(place);
         let database = place.open()?;
-        give_back_all(&database).map_err(|error| place.in_words(&error))?;
-        let writer = Writer::start(place.clone(), database)
+        let recovery = give_back_all(&database).map_err(|error| place.in_words(&error))?;
+        let Recovery { recovered, buried } = recovery;
+        if recovery != Recovery::default() {
+            tracing::warn!(recovered, buried, "the last process was lost with these in hand");
+        }
+        let writer = Writer::start(Arc::clone(&place), database)
             .map_err(|error| Error::Unavailable(format!("no thread for the store: {error}")))?;
         Ok(Self { place, writer, clock })
     }
@@ -83,27 +88,33 @@ impl EmbeddedStore {
         let answer = self.writer.call(move |page| {
             let room = page.room(&listed)?;
             let now = host_now();
-            Ok((apply(page, room, now)?, now))
+            apply(page, room, now)
         });
-        let (answer, now) = answer.await?;
-        self.clock.observe(now);
+        let answer = answer.await?;
+        self.clock.observe(host_now());
         Ok(answer)
     }
 }
 
 /// What was leased when the last process ended.
-fn give_back_all(database: &redb::Database) -> Result<(), redb::Error> {
+fn give_back_all(database: &redb::Database) -> Result<Recovery, redb::Error> {
+    let mut sum = Recovery::default();
     let transaction = database.begin_write()?;
     let mut page = Page::open(&transaction)?;
     for room in page.all_rooms()? {
         let now = host_now();
-        while claim::recover(&mut page, room, UnixMs::MAX, now, RECOVER_MAX)? != Recovery::default()
-        {
+        loop {
+            let found = claim::recover(&mut page, room, UnixMs::MAX, now, RECOVER_MAX)?;
+            if found == Recovery::default() {
+                break;
+            }
+            sum.recovered += found.recovered;
+            sum.buried += found.buried;
         }
     }
     page.close()?;
     transaction.commit()?;
-    Ok(())
+    Ok(sum)
 }
 
 /// What the thread that writes needs of a ticket. A token of another store holds nothing.

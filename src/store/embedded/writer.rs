@@ -5,10 +5,13 @@
 //! happened or none of it: a call that was not answered may be made again.
 
 use std::sync::mpsc as queue;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use redb::{Database, Durability};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::file::Place;
 use super::page::Page;
@@ -24,20 +27,31 @@ type Apply = Box<dyn FnOnce(&mut Page<'_>) -> Result<Tell, redb::Error> + Send>;
 /// Answers the caller, once all is safe.
 type Tell = Box<dyn FnOnce() + Send>;
 
+/// How long an answer may take: a disk that hangs must not hang its callers. What was not answered
+/// may happen all the same, and may be asked for again.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// How long the end of the thread is waited for.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
 /// Hands calls to the thread. The thread ends when this is dropped.
 pub(super) struct Writer {
     calls: Option<queue::SyncSender<Apply>>,
-    thread: Option<thread::JoinHandle<()>>,
+    /// Ends with the thread.
+    closed: Mutex<queue::Receiver<()>>,
 }
 
 impl Writer {
     /// Starts the thread on an open file.
-    pub(super) fn start(place: Place, database: Database) -> std::io::Result<Self> {
+    pub(super) fn start(place: Arc<Place>, database: Database) -> std::io::Result<Self> {
         let (calls, waiting) = queue::sync_channel(QUEUE_MAX);
+        let (open, closed) = queue::sync_channel::<()>(0);
         let desk = Desk { place, database: Some(database) };
-        let run = move || desk.run(&waiting);
-        let thread = thread::Builder::new().name("store writer".into()).spawn(run)?;
-        Ok(Self { calls: Some(calls), thread: Some(thread) })
+        let run = move || {
+            desk.run(&waiting);
+            drop(open);
+        };
+        thread::Builder::new().name("store writer".into()).spawn(run)?;
+        Ok(Self { calls: Some(calls), closed: Mutex::new(closed) })
     }
 
     /// Applies one call; answers when it is on disk.
@@ -55,7 +69,10 @@ impl Writer {
         let gone = |what: &str| Error::Unavailable(format!("the store {what}; see the log"));
         let calls = self.calls.as_ref().ok_or_else(|| gone("is closed"))?;
         calls.try_send(apply).map_err(|_| gone("is busy or closed"))?;
-        told.await.map_err(|_| gone("could not write"))
+        match timeout(ANSWER_WITHIN, told).await {
+            Ok(answer) => answer.map_err(|_| gone("could not write")),
+            Err(_) => Err(gone("does not answer in time")),
+        }
     }
 }
 
@@ -63,14 +80,13 @@ impl Drop for Writer {
     /// Waits for the thread, so that the file is closed in order.
     fn drop(&mut self) {
         self.calls = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let closed = self.closed.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = closed.recv_timeout(CLOSE_WITHIN);
     }
 }
 
 struct Desk {
-    place: Place,
+    place: Arc<Place>,
     /// `None` after an error: the file is opened anew for the next call.
     database: Option<Database>,
 }
@@ -96,22 +112,24 @@ impl Desk {
             self.database = Some(self.place.open()?);
         }
         let Some(database) = &self.database else { return Ok(Vec::new()) };
-        apply(database, group).map_err(|error| self.place.in_words(&error))
+        apply(database, &self.place, group)
     }
 }
 
-fn apply(database: &Database, group: Vec<Apply>) -> Result<Vec<Tell>, redb::Error> {
-    let mut transaction = database.begin_write()?;
-    transaction.set_durability(Durability::Immediate)?;
-    let mut page = Page::open(&transaction)?;
-    let answers = group.into_iter().map(|apply| apply(&mut page)).collect::<Result<_, _>>()?;
-    let dirty = page.dirty;
-    if dirty {
-        page.close()?;
-        transaction.commit()?;
+fn apply(database: &Database, place: &Place, group: Vec<Apply>) -> Result<Vec<Tell>, Error> {
+    let in_words = |error: redb::Error| place.in_words(&error);
+    let mut transaction = database.begin_write().map_err(|error| in_words(error.into()))?;
+    transaction.set_durability(Durability::Immediate).map_err(|error| in_words(error.into()))?;
+    let mut page = Page::open(&transaction).map_err(in_words)?;
+    let answers = group.into_iter().map(|apply| apply(&mut page)).collect::<Result<_, _>>();
+    let answers = answers.map_err(in_words)?;
+    if page.dirty {
+        place.is_still_there()?;
+        page.close().map_err(in_words)?;
+        transaction.commit().map_err(|error| in_words(error.into()))?;
     } else {
         drop(page);
-        transaction.abort()?;
+        transaction.abort().map_err(|error| in_words(error.into()))?;
     }
     Ok(answers)
 }
