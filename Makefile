@@ -12,7 +12,7 @@ test: ## all tests, against Redis and RabbitMQ started for them
 	dev/services up
 	dev/services run main cargo test --locked
 
-test-controls: ## break xdelay on purpose, in six ways: its tests must notice each
+test-controls: ## break xdelay on purpose, one way at a time: its tests must notice each
 	dev/services up
 	dev/test-controls
 

@@ -11,12 +11,7 @@ use super::support::load::{Account, all_arrived, consume, effort, produce, seede
 use super::support::rabbit::{OwnNode, Rabbit, headers};
 use super::support::redis::{PrivateRedis, connection};
 use super::support::sidecar::Sidecar;
-use super::support::{eventually_is, setting};
-
-/// A moment between two kills.
-async fn a_while(range: std::ops::Range<u64>) {
-    tokio::time::sleep(Duration::from_millis(fastrand::u64(range))).await;
-}
+use super::support::{a_while, eventually_is, setting};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_of_xdelay_lose_nothing() {

@@ -1,7 +1,6 @@
 //! Bad weather between xdelay and its neighbours, under load: nothing lost, nothing early, and it
 //! gets well by itself.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,8 +11,8 @@ use tokio::time::timeout;
 use super::support::fault_proxy::{FaultProxy, Weather};
 use super::support::load::{Account, all_arrived, consume, produce, seeded};
 use super::support::rabbit::Rabbit;
-use super::support::setting;
 use super::support::sidecar::Sidecar;
+use super::support::{a_while, setting};
 
 /// Which connection has the weather.
 #[derive(Clone, Copy)]
@@ -104,24 +103,19 @@ async fn the_proxy_does_what_it_says() {
     assert!(came <= 4, "cut in the middle, after {came} bytes");
 }
 
-/// How long one gust takes.
-async fn gust(range: Range<u64>) {
-    tokio::time::sleep(Duration::from_millis(fastrand::u64(range))).await;
-}
-
 async fn slow(proxy: Arc<FaultProxy>) {
     proxy.set(Weather { latency: Duration::from_millis(40), ..Weather::default() });
-    gust(3_000..4_000).await;
+    a_while(3_000..4_000).await;
 }
 
 async fn narrow(proxy: Arc<FaultProxy>) {
     proxy.set(Weather { bytes_per_second: Some(50_000), ..Weather::default() });
-    gust(3_000..4_000).await;
+    a_while(3_000..4_000).await;
 }
 
 async fn flapping(proxy: Arc<FaultProxy>) {
     for _ in 0..20 {
-        gust(20..300).await;
+        a_while(20..300).await;
         proxy.reset();
     }
 }
@@ -129,23 +123,23 @@ async fn flapping(proxy: Arc<FaultProxy>) {
 async fn cut_in_mid_frame(proxy: Arc<FaultProxy>) {
     for _ in 0..20 {
         proxy.set(Weather { cut_after: Some(fastrand::u64(1..6_000)), ..Weather::default() });
-        gust(50..300).await;
+        a_while(50..300).await;
     }
 }
 
 async fn half_open(proxy: Arc<FaultProxy>) {
-    gust(500..1_000).await;
+    a_while(500..1_000).await;
     proxy.set(Weather { silent: true, ..Weather::default() });
     // Longer than an answer may take, so that it is given up.
-    gust(7_000..8_000).await;
+    a_while(7_000..8_000).await;
     proxy.calm();
 }
 
 async fn gone(proxy: Arc<FaultProxy>) {
-    gust(300..600).await;
+    a_while(300..600).await;
     proxy.set(Weather { refusing: true, ..Weather::default() });
     proxy.reset();
-    gust(2_000..3_000).await;
+    a_while(2_000..3_000).await;
     proxy.calm();
 }
 

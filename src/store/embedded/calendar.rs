@@ -4,6 +4,8 @@
 //! instant takes the hours before it, the minutes of its hour, the seconds of its minute, and the
 //! messages of its own second.
 
+use std::collections::BTreeMap;
+
 use redb::{ReadableTable, Table};
 
 use super::record::Room;
@@ -15,22 +17,32 @@ pub(super) type Slots = (u32, u32, u64);
 /// Lengths of slots in ms, the longest first.
 const LENGTHS_MS: [u32; 3] = [3_600_000, 60_000, 1_000];
 
-/// Counts one message more, or one less.
-pub(super) fn count(
-    slots: &mut Table<'_, Slots, u64>,
-    room: Room,
-    at: UnixMs,
-    more: bool,
-) -> Result<(), redb::StorageError> {
-    for length in LENGTHS_MS {
-        let slot = (room, length, at / u64::from(length));
-        let now = slots.get(slot)?.map_or(0, |count| count.value());
-        match if more { now + 1 } else { now.saturating_sub(1) } {
-            0 => drop(slots.remove(slot)?),
-            count => drop(slots.insert(slot, count)?),
+/// Counts that are not yet written: messages of one transaction mostly share their slots.
+#[derive(Default)]
+pub(super) struct Changes(BTreeMap<Slots, i64>);
+
+impl Changes {
+    /// Counts so many messages more, or less.
+    pub(super) fn count(&mut self, room: Room, at: UnixMs, more: i64) {
+        for length in LENGTHS_MS {
+            *self.0.entry((room, length, at / u64::from(length))).or_default() += more;
         }
     }
-    Ok(())
+
+    /// Writes them, and has none any more.
+    pub(super) fn write(
+        &mut self,
+        slots: &mut Table<'_, Slots, u64>,
+    ) -> Result<(), redb::StorageError> {
+        for (slot, change) in std::mem::take(&mut self.0) {
+            let now = slots.get(slot)?.map_or(0, |count| count.value());
+            match now.saturating_add_signed(change) {
+                0 => drop(slots.remove(slot)?),
+                count => drop(slots.insert(slot, count)?),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// How many are parked before the second that `until` lies in, and when that second begins.

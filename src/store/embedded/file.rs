@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use redb::{Database, DatabaseError, ReadableTable, StorageError};
+use redb::{Database, ReadableTable};
 
 use super::page::SETTINGS;
 use crate::store::Error;
@@ -60,7 +60,9 @@ impl Place {
         let file = directory.join(NAME);
         let lock = File::create(directory.join(LOCK_NAME)).map_err(unusable)?;
         lock.try_lock().map_err(|error| match error {
-            std::fs::TryLockError::WouldBlock => held(&file),
+            std::fs::TryLockError::WouldBlock => {
+                in_words(&file.display(), &redb::Error::DatabaseAlreadyOpen)
+            }
             std::fs::TryLockError::Error(error) => unusable(error),
         })?;
         if !file.try_exists().map_err(unusable)? {
@@ -81,12 +83,13 @@ impl Place {
     pub(super) fn open(&self) -> Result<Database, Error> {
         self.is_still_there()?;
         let database = match self {
-            Self::Directory(Directory { file, .. }) => open_file(file)?,
+            Self::Directory(Directory { file, .. }) => open_file(file),
             #[cfg(any(test, feature = "test-support"))]
             Self::Memory => redb::Builder::new()
                 .create_with_backend(redb::backends::InMemoryBackend::new())
-                .map_err(|error| Error::Unavailable(error.to_string()))?,
+                .map_err(redb::Error::from),
         };
+        let database = database.map_err(|error| self.in_words(&error))?;
         check_layout(&database).map_err(|error| match error {
             Layout::Newer(found) => Error::Foreign(format!(
                 "{self} was written by a newer xdelay (layout {found}, this one knows {LAYOUT}): \
@@ -118,18 +121,7 @@ impl Place {
 
     /// What is wrong with the file, for the operator.
     pub(super) fn in_words(&self, error: &redb::Error) -> Error {
-        match error {
-            redb::Error::Corrupted(why) => self.damaged(why),
-            // A page that lies beyond the end.
-            redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                self.damaged("it was cut short")
-            }
-            other => Error::Unavailable(format!("{self}: {other}")),
-        }
-    }
-
-    fn damaged(&self, why: &str) -> Error {
-        damaged(&self.to_string(), why)
+        in_words(self, error)
     }
 }
 
@@ -143,35 +135,46 @@ impl std::fmt::Display for Place {
     }
 }
 
-fn damaged(shown: &str, why: &str) -> Error {
-    Error::Foreign(format!(
-        "{shown} is damaged ({why}): nothing was removed from it. Restore it from a backup, or move \
-         it away to start with an empty one; what was parked in it is then missing"
-    ))
-}
-
-fn held(file: &Path) -> Error {
-    Error::Foreign(format!(
-        "{} is in use by another process: one xdelay per store.path. Stop the other, or use Redis \
-         for several replicas",
-        file.display()
-    ))
+/// [`Error::Foreign`] for what stays wrong until somebody acts.
+fn in_words(file: &dyn std::fmt::Display, error: &redb::Error) -> Error {
+    let damaged = |why: &str| {
+        Error::Foreign(format!(
+            "{file} is damaged ({why}): nothing was removed from it. Restore it from a backup, or \
+             move it away to start with an empty one; what was parked in it is then missing"
+        ))
+    };
+    match error {
+        redb::Error::DatabaseAlreadyOpen => Error::Foreign(format!(
+            "{file} is in use by another process: one xdelay per store.path. Stop the other, or \
+             use Redis for several replicas"
+        )),
+        redb::Error::UpgradeRequired(version) => Error::Foreign(format!(
+            "{file} has file format {version}, which this xdelay does not know: run the version \
+             that wrote it"
+        )),
+        redb::Error::Corrupted(why) => damaged(why),
+        redb::Error::Io(error) => match error.kind() {
+            io::ErrorKind::InvalidData => Error::Foreign(format!(
+                "{file} is no xdelay store ({error}): it was not touched. Name another store.path"
+            )),
+            // A page that lies beyond the end.
+            io::ErrorKind::UnexpectedEof => damaged("it was cut short"),
+            _ => Error::Unavailable(format!("{file}: {error}")),
+        },
+        other => Error::Unavailable(format!("{file}: {other}")),
+    }
 }
 
 fn identity(file: &Path) -> io::Result<(u64, u64)> {
     file.metadata().map(|it| (it.dev(), it.ino()))
 }
 
-fn open_file(file: &Path) -> Result<Database, Error> {
-    let shown = file.display().to_string();
-    let length =
-        file.metadata().map_err(|error| Error::Unavailable(format!("{shown}: {error}")))?;
+fn open_file(file: &Path) -> Result<Database, redb::Error> {
     // redb would take an empty file for a new one; ours is never empty under its own name.
-    if length.len() == 0 {
-        return Err(damaged(&shown, "it is empty"));
+    if file.metadata()?.len() == 0 {
+        return Err(redb::Error::Corrupted("it is empty".to_owned()));
     }
-    let opened = redb::Builder::new().set_cache_size(CACHE_BYTES).open(file);
-    opened.map_err(|error| refusal(file, error))
+    Ok(redb::Builder::new().set_cache_size(CACHE_BYTES).open(file)?)
 }
 
 /// Makes the file under another name first: whatever a crash leaves under its own name is whole.
@@ -187,26 +190,6 @@ fn make(directory: &Path, file: &Path) -> Result<(), redb::Error> {
     // The name must survive a power loss as the content does.
     File::open(directory)?.sync_all()?;
     Ok(())
-}
-
-fn refusal(file: &Path, error: DatabaseError) -> Error {
-    let shown = file.display().to_string();
-    match error {
-        DatabaseError::DatabaseAlreadyOpen => held(file),
-        DatabaseError::UpgradeRequired(version) => Error::Foreign(format!(
-            "{shown} has file format {version}, which this xdelay does not know: run the version \
-             that wrote it"
-        )),
-        DatabaseError::Storage(StorageError::Corrupted(why)) => damaged(&shown, &why),
-        DatabaseError::Storage(StorageError::Io(error)) => match error.kind() {
-            io::ErrorKind::InvalidData => Error::Foreign(format!(
-                "{shown} is no xdelay store ({error}): it was not touched. Name another store.path"
-            )),
-            io::ErrorKind::UnexpectedEof => damaged(&shown, "it was cut short"),
-            _ => Error::Unavailable(format!("{shown}: {error}")),
-        },
-        other => Error::Unavailable(format!("{shown}: {other}")),
-    }
 }
 
 enum Layout {

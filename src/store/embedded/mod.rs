@@ -78,7 +78,7 @@ impl EmbeddedStore {
         Ok(Self { place, writer, clock })
     }
 
-    /// Runs `apply` on the room of a destination; `None` when it was never opened.
+    /// Runs `apply` on the room of a destination, with the time.
     async fn on<T, F>(&self, destination: &Destination, apply: F) -> Result<T, Error>
     where
         T: Send + 'static,

@@ -52,6 +52,8 @@ pub(super) struct Page<'t> {
     settings: Table<'t, &'static str, &'static str>,
     /// What to add to `counts`, written once at the end.
     changes: BTreeMap<(Room, u8), i64>,
+    /// What to add to `calendar`, written when it is read, or at the end.
+    due_changes: calendar::Changes,
     next_order: u64,
     /// Whether anything was written.
     pub dirty: bool,
@@ -72,6 +74,7 @@ impl<'t> Page<'t> {
             rooms: transaction.open_table(ROOMS)?,
             settings: transaction.open_table(SETTINGS)?,
             changes: BTreeMap::new(),
+            due_changes: calendar::Changes::default(),
             next_order,
             dirty: false,
         })
@@ -83,6 +86,7 @@ impl<'t> Page<'t> {
             let count = self.counts.get(*of)?.map_or(0, |count| count.value());
             self.counts.insert(*of, count.saturating_add_signed(*change))?;
         }
+        self.due_changes.write(&mut self.calendar)?;
         self.numbers.insert(NEXT_ORDER, self.next_order)?;
         Ok(())
     }
@@ -172,7 +176,7 @@ impl<'t> Page<'t> {
         self.records.insert(&*key(room, uid), &*record.encode())?;
         *self.changes.entry((room, record.state as u8)).or_default() += 1;
         if record.state == State::Parked {
-            calendar::count(&mut self.calendar, room, record.at, true)?;
+            self.due_changes.count(room, record.at, 1);
         }
         Ok(())
     }
@@ -182,7 +186,7 @@ impl<'t> Page<'t> {
         self.places.remove(&record.place(room)[..])?;
         *self.changes.entry((room, record.state as u8)).or_default() -= 1;
         if record.state == State::Parked {
-            calendar::count(&mut self.calendar, room, record.at, false)?;
+            self.due_changes.count(room, record.at, -1);
         }
         Ok(())
     }
@@ -222,7 +226,8 @@ impl<'t> Page<'t> {
     }
 
     /// How many are parked whose time is `until` or earlier.
-    pub(super) fn parked_until(&self, room: Room, until: UnixMs) -> Result<u64> {
+    pub(super) fn parked_until(&mut self, room: Room, until: UnixMs) -> Result<u64> {
+        self.due_changes.write(&mut self.calendar)?;
         let (before, second) = calendar::before(&self.calendar, room, until)?;
         let from = first_place(room, State::Parked, second);
         let to = first_place(room, State::Parked, until.saturating_add(1));

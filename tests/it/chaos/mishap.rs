@@ -9,6 +9,7 @@ use lapin::types::FieldTable;
 use nix::sys::signal::Signal;
 
 use super::fleet::Fleet;
+use crate::support::a_while;
 use crate::support::fault_proxy::Weather;
 use crate::support::redis::connection;
 
@@ -53,10 +54,6 @@ const ALL: [Mishap; 18] = [
     ConnectionHalfOpen,
     ConnectionSlow,
 ];
-
-async fn a_while(range: Range<u64>) {
-    tokio::time::sleep(Duration::from_millis(fastrand::u64(range))).await;
-}
 
 impl Mishap {
     pub fn any() -> Self {

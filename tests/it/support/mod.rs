@@ -34,6 +34,12 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
+/// How long a fault lasts, or the time until the next: drawn at random, in milliseconds. Nothing is
+/// waited for with this; that is what [`eventually`] is for.
+pub async fn a_while(range: std::ops::Range<u64>) {
+    tokio::time::sleep(Duration::from_millis(fastrand::u64(range))).await;
+}
+
 /// Waits until `look` answers something, and gives that.
 pub async fn eventually<T, F, W>(what: &str, mut look: F) -> T
 where
