@@ -124,11 +124,13 @@ impl IntakeLoop {
             }
             (entries, receipts) = forget_void(entries, receipts);
             if entries.is_empty() {
+                // Whoever has them now says how that goes; here nothing may come in for long.
+                self.say_well(&destination, "nothing waits: the broker took back what did");
                 return;
             }
         };
         if backoff.failures() > 0 {
-            self.health.report(Finding::good(subject(&destination), "parks again"));
+            self.say_well(&destination, "parks again");
         }
         self.account(&destination, &entries, &parkings);
         for (receipt, parking) in receipts.into_iter().zip(parkings.entries) {
@@ -161,6 +163,10 @@ impl IntakeLoop {
                 "the store went back to an older state: what was parked since then is lost there"
             );
         }
+    }
+
+    fn say_well(&self, destination: &Destination, detail: &str) {
+        self.health.report(Finding::good(subject(destination), detail));
     }
 
     fn say_unparked(&self, destination: &Destination, error: &Error) {

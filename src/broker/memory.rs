@@ -68,6 +68,8 @@ struct Inner {
     refusing: Option<NotReleased>,
     /// Publishes that arrive although their confirm is lost.
     lost_confirms: usize,
+    /// Which intake's receipts count: those of an earlier one are void.
+    intake: u64,
 }
 
 impl MemoryBroker {
@@ -112,6 +114,15 @@ impl MemoryBroker {
         self.inner().lost_confirms = count;
     }
 
+    /// Takes back what is not acked and delivers it to nobody, as if another replica had it now.
+    pub fn take_back(&self) {
+        let mut inner = self.inner();
+        inner.intake += 1;
+        inner.unacked.clear();
+        inner.ready.clear();
+        inner.secured.clear();
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.state.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -136,6 +147,7 @@ impl Broker for MemoryBroker {
         // A new consumer gets everything that was not acked, in order.
         inner.ready = inner.unacked.keys().copied().collect();
         inner.secured.clear();
+        inner.intake += 1;
         drop(inner);
         Box::new(MemoryIntake { broker: self.clone(), stopped: false })
     }
@@ -171,9 +183,19 @@ impl Broker for MemoryBroker {
     async fn close(&self) {}
 }
 
-impl Ledger for State {
+/// Acks the deliveries of one intake.
+#[derive(Debug)]
+struct MemoryLedger {
+    broker: MemoryBroker,
+    intake: u64,
+}
+
+impl Ledger for MemoryLedger {
     fn secured(&self, number: u64) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.broker.inner();
+        if inner.intake != self.intake {
+            return;
+        }
         inner.secured.push(number);
         // In order: never past a delivery that is not safe.
         while let Some((&first, _)) = inner.unacked.first_key_value() {
@@ -185,7 +207,7 @@ impl Ledger for State {
     }
 
     fn is_void(&self) -> bool {
-        false
+        self.broker.inner().intake != self.intake
     }
 }
 
@@ -224,6 +246,7 @@ impl MemoryIntake {
     fn delivery(&self, inner: &Inner, number: u64) -> Delivery {
         let published = &inner.unacked[&number];
         let uid = Uid::fresh();
+        let ledger = MemoryLedger { broker: self.broker.clone(), intake: inner.intake };
         Delivery {
             destination: self.broker.destination.clone(),
             uid: uid.clone(),
@@ -235,7 +258,7 @@ impl MemoryIntake {
             priority: published.priority,
             wish: published.wish.clone(),
             delay_ms: None,
-            receipt: Receipt::new(uid, Arc::clone(&self.broker.state) as _, number),
+            receipt: Receipt::new(uid, Arc::new(ledger), number),
         }
     }
 }

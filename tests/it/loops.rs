@@ -11,6 +11,7 @@ use xdelay::clock::StoreClock;
 use xdelay::config::{OnInvalid, OnUnroutable, Release, Retry};
 use xdelay::delay::{When, Wish};
 use xdelay::destinations::Destinations;
+use xdelay::finding::{Finding, Grade};
 use xdelay::health::Health;
 use xdelay::intake::IntakeLoop;
 use xdelay::message::{Destination, ProducerId, Reason};
@@ -22,7 +23,7 @@ use xdelay::store::redis::{RedisStore, Settings};
 use xdelay::store::{Census, Store};
 
 use super::support::eventually_is;
-use super::support::redis::{open, store};
+use super::support::redis::{PrivateRedis, open, settings, store};
 
 /// A whole replica, in this process.
 struct Replica {
@@ -105,6 +106,11 @@ impl Replica {
     fn bodies(&self) -> Vec<String> {
         let received = self.broker.received();
         received.iter().map(|m| String::from_utf8_lossy(&m.body).into_owned()).collect()
+    }
+
+    fn complains(&self, part: &str) -> bool {
+        let bad = |finding: &Finding| finding.subject == part && finding.grade == Grade::Bad;
+        self.health.findings().iter().any(bad)
     }
 
     async fn stop(mut self) {
@@ -335,6 +341,20 @@ async fn a_cancel_behind_its_park_holds_across_a_crash_before_the_ack() {
     eventually_is(vec!["order-2".to_owned()], || async { replica.bodies() }).await;
     assert_eq!(broker.unacked(), 0);
     eventually_is(nothing_left(), || replica.census()).await;
+    replica.stop().await;
+}
+
+#[tokio::test]
+async fn what_the_broker_took_back_from_an_outage_leaves_the_replica_ready() {
+    let redis = PrivateRedis::start(&[]);
+    let broker = MemoryBroker::new("orders");
+    let replica = Replica::start(&broker, &settings(&redis.url())).await;
+    redis.kill();
+    broker.publish(hold("a", When::AtOnce));
+    eventually_is(true, || async { replica.complains("intake amqp/orders") }).await;
+    broker.take_back();
+    redis.start_again(&[]);
+    eventually_is(true, || async { replica.health.is_ready() }).await;
     replica.stop().await;
 }
 

@@ -4,7 +4,7 @@
 //! publishing connection, and acks on the same one would hang with it. lapin's own recovery is
 //! not used: it is silent for as long as it lasts, and it hides that delivery tags are void.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -23,12 +23,21 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Seconds between heartbeats where the URL does not say otherwise.
 const HEARTBEAT_SECONDS: u16 = 10;
 
+/// What the broker says of the connection.
+#[derive(Default)]
+struct Standing {
+    /// Which connection it is about: an earlier one has nothing to say any more.
+    number: u64,
+    /// Why it is blocked, while it is.
+    blocked: Option<String>,
+}
+
 /// Keeps one connection.
 pub(super) struct Link {
     name: &'static str,
     nodes: Vec<Url>,
     live: AsyncMutex<Option<Arc<Connection>>>,
-    blocked: Arc<Mutex<Option<String>>>,
+    standing: Arc<Mutex<Standing>>,
     health: Arc<Health>,
     metrics: Arc<Metrics>,
 }
@@ -40,7 +49,7 @@ impl Link {
         health: Arc<Health>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { name, nodes, live: AsyncMutex::new(None), blocked: Arc::default(), health, metrics }
+        Self { name, nodes, live: AsyncMutex::new(None), standing: Arc::default(), health, metrics }
     }
 
     /// The live connection; tries each node once when there is none.
@@ -65,9 +74,13 @@ impl Link {
         if again {
             self.metrics.reconnected(self.name);
         }
-        *self.blocked() = None;
-        self.watch(&connection);
-        self.health.report(Finding::good(self.subject(), "connected"));
+        let number = {
+            let mut standing = standing(&self.standing);
+            *standing = Standing { number: standing.number + 1, blocked: None };
+            self.health.report(Finding::good(self.subject(), "connected"));
+            standing.number
+        };
+        self.watch(&connection, number);
         *live = Some(Arc::clone(&connection));
         Ok(connection)
     }
@@ -80,7 +93,7 @@ impl Link {
 
     /// Why the broker blocks this connection, while it does.
     pub(super) fn why_blocked(&self) -> Option<String> {
-        self.blocked().clone()
+        standing(&self.standing).blocked.clone()
     }
 
     /// The nodes to try, for those who connect by themselves.
@@ -117,39 +130,43 @@ impl Link {
     }
 
     /// Reports what the broker says of this connection for as long as it lasts.
-    fn watch(&self, connection: &Connection) {
+    fn watch(&self, connection: &Connection, number: u64) {
         let mut events = Box::pin(connection.events_listener());
-        let (blocked, health) = (Arc::clone(&self.blocked), Arc::clone(&self.health));
+        let (shared, health) = (Arc::clone(&self.standing), Arc::clone(&self.health));
         let subject = self.subject();
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
-                let why = match event {
-                    Event::ConnectionBlocked(why) => Some(why),
-                    Event::ConnectionUnblocked | Event::Connected => None,
+                let mut standing = standing(&shared);
+                if standing.number != number {
+                    break;
+                }
+                let finding = match event {
+                    Event::ConnectionBlocked(why) => {
+                        let blocked = format!("the broker blocks it: {why}");
+                        standing.blocked = Some(why);
+                        Finding::bad(&*subject, blocked)
+                    }
+                    Event::ConnectionUnblocked | Event::Connected => {
+                        standing.blocked = None;
+                        Finding::good(&*subject, "connected")
+                    }
                     // A channel's error, which concerns whoever uses that channel.
                     Event::Error(error) if error.is_amqp_soft_error() => continue,
-                    Event::Error(error) => {
-                        health.report(Finding::bad(&*subject, format!("lost: {error}")));
-                        break;
-                    }
+                    Event::Error(error) => Finding::bad(&*subject, format!("lost: {error}")),
                     _ => continue,
                 };
-                health.report(match &why {
-                    Some(why) => Finding::bad(&*subject, format!("the broker blocks it: {why}")),
-                    None => Finding::good(&*subject, "connected"),
-                });
-                *blocked.lock().unwrap_or_else(PoisonError::into_inner) = why;
+                health.report(finding);
             }
         });
-    }
-
-    fn blocked(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn subject(&self) -> String {
         format!("rabbitmq {}", self.name)
     }
+}
+
+fn standing(shared: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Awaits the broker's answer, but not for ever; errors come as text for people.

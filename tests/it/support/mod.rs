@@ -28,10 +28,18 @@ pub fn unique(what: &str) -> String {
     format!("{what}-{}-{count}", std::process::id())
 }
 
-/// A port that is free now.
+/// A port that is free, and stays so while its server is down: no test gets it twice, and it lies
+/// below those that systems lend to outgoing connections.
 pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    const PORTS: std::ops::Range<u32> = 20_000..32_000;
+    loop {
+        let next = std::process::id() * 101 + COUNT.fetch_add(1, Ordering::Relaxed);
+        let port = (PORTS.start + next % (PORTS.end - PORTS.start)) as u16;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// How long a fault lasts, or the time until the next: drawn at random, in milliseconds. Nothing is
@@ -41,7 +49,16 @@ pub async fn a_while(range: std::ops::Range<u64>) {
 }
 
 /// Waits until `look` answers something, and gives that.
-pub async fn eventually<T, F, W>(what: &str, mut look: F) -> T
+pub async fn eventually<T, F, W>(what: &str, look: F) -> T
+where
+    F: FnMut() -> W,
+    W: Future<Output = Option<T>>,
+{
+    eventually_or(what, look, String::new).await
+}
+
+/// The same; `why` says what is known when it never does.
+pub async fn eventually_or<T, F, W>(what: &str, mut look: F, why: impl Fn() -> String) -> T
 where
     F: FnMut() -> W,
     W: Future<Output = Option<T>>,
@@ -51,7 +68,7 @@ where
         if let Some(found) = look().await {
             return found;
         }
-        assert!(Instant::now() < end, "waited {PATIENCE:?} in vain until {what}");
+        assert!(Instant::now() < end, "waited {PATIENCE:?} in vain until {what}; {}", why());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

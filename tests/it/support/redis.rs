@@ -19,14 +19,19 @@ pub fn store() -> (Arc<RedisStore>, Settings) {
 
 /// The same with so many buckets for each destination.
 pub fn store_with(buckets: u32) -> (Arc<RedisStore>, Settings) {
-    let settings = Settings {
-        url: setting("TEST_REDIS_URL"),
+    let settings = Settings { buckets, ..settings(&setting("TEST_REDIS_URL")) };
+    (open(&settings), settings)
+}
+
+/// A namespace that nobody else uses, on the Redis at `url`.
+pub fn settings(url: &str) -> Settings {
+    Settings {
+        url: url.to_owned(),
         namespace: unique("test"),
-        buckets,
+        buckets: 1,
         durability: Durability::Local,
         min_replicas: 0,
-    };
-    (open(&settings), settings)
+    }
 }
 
 /// Another replica's view of the same namespace.

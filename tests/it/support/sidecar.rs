@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{eventually, free_port, setting, unique};
+use super::{eventually, eventually_or, free_port, setting, unique};
 
 /// A running or stopped xdelay with settings of its own; killed when dropped.
 pub struct Sidecar {
@@ -68,14 +68,12 @@ impl Sidecar {
     }
 
     pub async fn ready(&self) {
-        eventually("xdelay is ready", || async {
-            let (status, body) = self.get("/ready")?;
-            if status != 200 && std::env::var("TEST_LOUD").is_ok() {
-                eprintln!("{body}");
-            }
+        let look = || async {
+            let (status, _) = self.get("/ready")?;
             (status == 200).then_some(())
-        })
-        .await;
+        };
+        let why = || format!("it says {:?}", self.get("/ready"));
+        eventually_or("xdelay is ready", look, why).await;
     }
 
     /// Waits until `/ready` fails and says this.
