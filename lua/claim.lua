@@ -1,10 +1,10 @@
 -- claim: parked -> leased. Takes the messages that are due, for a limited time.
 --
--- KEYS  1 due  2 lease  3 dead  4 msg  5 meta  6 claims
+-- KEYS  1 due  2 lease  3 dead  4 msg  5 meta  6 claims  7 paused
 -- ARGV  1 most messages  2 most bytes  3 lease in ms
 --       4 expired leases after which a message is claimed alone  5 whether such a one may be taken
 -- Returns {now, next due or -1, buried, whether it was taken alone, token, then three for each
---          message: uid, attempts, and due and envelope in one}.
+--          message: uid, attempts, and due and envelope in one}; {now} alone while it is paused.
 -- Invariant: what is returned is leased under this token; a due that is not reached is not touched.
 -- The first write is a removal, which Redis allows when it is out of memory: a full store drains.
 
@@ -20,6 +20,7 @@ if not (most and most_bytes and lease_ms and alone_after and tonumber(redis.call
 end
 
 local now = math.floor(clock())
+if redis.call('EXISTS', KEYS[7]) == 1 then return { now } end
 local found = redis.call('ZRANGEBYSCORE', due_key, '-inf', now, 'LIMIT', 0, most)
 local failed = #found > 0 and redis.call('HLEN', meta_key) > 0
 local metas = failed and redis.call('HMGET', meta_key, unpack(found)) or {}

@@ -17,6 +17,16 @@ local function clock()
   return tonumber(time[1]) * 1000 + tonumber(time[2]) / 1000
 end
 
+-- The due that an operator or a producer asks for; nothing when it is no time. Without a delay that
+-- is now, and not the end of this millisecond.
+local function due_of(how, time)
+  local ms = math.ceil(tonumber(time) or -1)
+  if ms < 0 or (how ~= 'in' and how ~= 'at') then return nil end
+  if how == 'at' then return ms end
+  local now = math.ceil(clock())
+  return ms > 0 and now + ms or now - 1
+end
+
 -- What `meta` holds of a message that did not go out at its first try: the attempts counted, how
 -- often its lease ran out, and, once dead, the reason.
 local function read_meta(text)

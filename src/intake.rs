@@ -144,10 +144,10 @@ impl IntakeLoop {
     fn account(&self, destination: &Destination, entries: &[Entry], parkings: &Parkings) {
         let metrics = self.metrics.of(destination);
         for (entry, parking) in entries.iter().zip(&parkings.entries) {
-            metrics.captured(parking.outcome);
+            metrics.captured(entry, parking.outcome);
             match (entry, parking.outcome) {
                 (Entry::Bury { message, reason }, Outcome::Buried) => {
-                    metrics.buried(reason);
+                    metrics.buried(&message.uid, message.id.clone(), reason);
                     tracing::warn!(%destination, uid = %message.uid, %reason, "buried a message");
                 }
                 (Entry::Cancel { id, .. }, outcome) => {

@@ -66,6 +66,7 @@ pub mod delay;
 pub mod destinations;
 pub mod finding;
 pub mod health;
+pub mod history;
 pub mod intake;
 pub mod message;
 pub mod metrics;

@@ -173,7 +173,7 @@ pub enum Content {
 }
 
 /// A message as AMQP 0-9-1 carries it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AmqpContent {
     /// Bytes and not text: brokers pass on routing keys that are not UTF-8.
     pub routing_key: Bytes,

@@ -13,9 +13,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::clock::{StoreClock, UnixMs};
 use crate::finding::{Finding, Grade};
-use crate::message::{Destination, Reason};
-use crate::store::{Census, DUE_IN_BOUNDS_MS, Outcome};
+use crate::history::{History, What};
+use crate::message::{Destination, Message, ProducerId, Reason, Uid};
+use crate::store::{Census, DUE_IN_BOUNDS_MS, Entry, Outcome};
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -46,10 +48,18 @@ pub struct Metrics {
     healthy: Family<Labels, Gauge>,
     reconnects: Family<Labels, Counter>,
     of: Mutex<HashMap<Destination, Arc<DestinationMetrics>>>,
+    history: Arc<History>,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
+        Self::new(Arc::default())
+    }
+}
+
+impl Metrics {
+    /// All zero. `clock` is the store's, for what is told of the last hour.
+    pub fn new(clock: Arc<StoreClock>) -> Self {
         let lateness =
             Family::new_with_constructor((|| Histogram::new(LATENESS_BOUNDS)) as fn() -> Histogram);
         let mut metrics = Self {
@@ -73,13 +83,17 @@ impl Default for Metrics {
             healthy: Family::default(),
             reconnects: Family::default(),
             of: Mutex::default(),
+            history: Arc::new(History::new(clock)),
         };
         metrics.register();
         metrics
     }
-}
 
-impl Metrics {
+    /// What happened lately.
+    pub fn history(&self) -> &Arc<History> {
+        &self.history
+    }
+
     /// Names and explains each; a counter's name gets `_total` where it is shown.
     fn register(&mut self) {
         let to = &mut self.registry;
@@ -124,6 +138,8 @@ impl Metrics {
                 postponed: self.postponed.clone(),
                 buried: self.buried.clone(),
                 labels,
+                destination: destination.clone(),
+                history: Arc::clone(&self.history),
             })
         });
         Arc::clone(metrics)
@@ -194,23 +210,43 @@ pub struct DestinationMetrics {
     lateness: Histogram,
     postponed: Family<Labels, Counter>,
     buried: Family<Labels, Counter>,
+    destination: Destination,
+    history: Arc<History>,
 }
 
 impl DestinationMetrics {
     /// A capture was made durable, with this outcome.
-    pub fn captured(&self, outcome: Outcome) {
+    pub fn captured(&self, entry: &Entry, outcome: Outcome) {
         self.captured.inc();
+        self.history.captured();
         match outcome {
             Outcome::Replaced(_) | Outcome::ReplacedLeased(_) => drop(self.replaced.inc()),
-            Outcome::Cancelled | Outcome::CancelledLeased => drop(self.cancelled.inc()),
+            Outcome::Cancelled | Outcome::CancelledLeased => {
+                let Entry::Cancel { id, .. } = entry else { return };
+                self.cancelled(None, Some(id.clone()), outcome == Outcome::CancelledLeased);
+            }
             Outcome::Parked(_) | Outcome::Known | Outcome::Buried | Outcome::UnknownId => {}
         }
     }
 
-    /// A message was released, so many seconds after its due.
-    pub fn released(&self, lateness_seconds: f64) {
+    /// A parked message was ended.
+    pub fn cancelled(&self, uid: Option<Uid>, id: Option<ProducerId>, possibly_delivered: bool) {
+        self.cancelled.inc();
+        self.note(uid, id, What::Cancelled { possibly_delivered });
+    }
+
+    /// A message was released at this instant.
+    pub fn released(&self, message: &Message, due: UnixMs, now: UnixMs) {
         self.released.inc();
-        self.lateness.observe(lateness_seconds);
+        let lateness_ms = now.saturating_sub(due);
+        self.lateness.observe(lateness_ms as f64 / 1_000.0);
+        let what = What::Released { due, lateness_ms };
+        self.note(Some(message.uid.clone()), message.id.clone(), what);
+    }
+
+    /// An operator changed when a message is due.
+    pub fn steered(&self, uid: Uid, id: Option<ProducerId>, what: What) {
+        self.note(Some(uid), id, what);
     }
 
     /// A message that no queue wanted was dropped, as configured.
@@ -224,8 +260,9 @@ impl DestinationMetrics {
     }
 
     /// A message was buried.
-    pub fn buried(&self, reason: &Reason) {
+    pub fn buried(&self, uid: &Uid, id: Option<ProducerId>, reason: &Reason) {
         self.buried.get_or_create(&self.with(reason.label())).inc();
+        self.note(Some(uid.clone()), id, What::Buried { reason: reason.to_string() });
     }
 
     /// The store itself buried so many.
@@ -250,6 +287,10 @@ impl DestinationMetrics {
         self.late_settles.inc_by(count as u64);
     }
 
+    fn note(&self, uid: Option<Uid>, id: Option<ProducerId>, what: What) {
+        self.history.note(&self.destination, uid, id, what);
+    }
+
     fn with(&self, reason: &str) -> Labels {
         let mut labels = self.labels.clone();
         labels.push(("reason", reason.to_owned()));
@@ -260,16 +301,25 @@ impl DestinationMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delay::When;
+    use crate::message::{AmqpContent, Content};
 
     #[test]
     fn names_are_those_of_the_contract() {
         let metrics = Metrics::default();
         let destination = Destination::amqp("orders");
         let of = metrics.of(&destination);
-        of.captured(Outcome::Replaced(1));
-        of.released(0.004);
+        let message = Message {
+            uid: Uid::fresh(),
+            id: None,
+            delay_ms: None,
+            content: Content::Amqp(AmqpContent::default()),
+        };
+        of.released(&message, 1_000, 1_004);
+        of.buried(&message.uid, None, &Reason::new("invalid", "x"));
+        let entry = Entry::Park { message, when: When::AtOnce, priority: 0 };
+        of.captured(&entry, Outcome::Replaced(1));
         of.postponed(&Reason::new("unroutable", "x"));
-        of.buried(&Reason::new("invalid", "x"));
         metrics.show_census(&destination, &Census { parked: 3, ..Census::default() });
         let text = metrics.render();
         let at = "broker=\"amqp\",destination=\"orders\"";

@@ -77,6 +77,8 @@ pub struct ReleaseLoop {
     probe_at: Option<Instant>,
     /// Backs off while the store does not answer.
     storeless: Backoff,
+    /// An operator holds it back.
+    paused: bool,
 }
 
 /// What became of a batch, its share of `release.max_in_flight` still taken.
@@ -113,6 +115,7 @@ impl ReleaseLoop {
             waiting: Backoff::new(first, max.min(Duration::from_secs(30))),
             probe_at: None,
             storeless: Backoff::new(Duration::from_millis(50), Duration::from_secs(5)),
+            paused: false,
         }
     }
 
@@ -219,6 +222,17 @@ impl ReleaseLoop {
             self.storeless.reset();
             self.report(Finding::good(self.subject("store"), "answers again"));
         }
+        if self.paused != claim.paused {
+            self.paused = claim.paused;
+            self.report(match claim.paused {
+                true => Finding::warning(self.subject("release"), "paused by an operator"),
+                false => Finding::good(self.subject("release"), "goes on"),
+            });
+        }
+        if claim.paused {
+            self.backlog = false;
+            return Wake::After(POLL_MAX);
+        }
         self.metrics.buried_by_store("body-missing", claim.bodiless);
         for unreadable in claim.unreadable {
             let newer = self.shared.settings.retry.max;
@@ -254,8 +268,7 @@ impl ReleaseLoop {
             match outcome {
                 Ok(released) => {
                     took_one = true;
-                    let late = now.saturating_sub(lease.due());
-                    self.metrics.released(late as f64 / 1_000.0);
+                    self.metrics.released(lease.message(), lease.due(), now);
                     self.conclusions.settle(lease.into_ticket(), released);
                 }
                 Err(NotReleased::Refused(reason)) => {

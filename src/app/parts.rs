@@ -38,7 +38,7 @@ impl Parts {
         let clock = Arc::new(StoreClock::new());
         let health = Arc::new(Health::default());
         health.expect(START);
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(Metrics::new(Arc::clone(&clock)));
         let store = store(config, &clock)?;
         let broker: Arc<dyn Broker> =
             Arc::new(AmqpBroker::new(config, Arc::clone(&clock), &health, &metrics));

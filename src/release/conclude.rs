@@ -41,7 +41,7 @@ impl Conclusions {
     }
 
     pub(super) fn bury(&mut self, ticket: Ticket, reason: Reason, metrics: &DestinationMetrics) {
-        metrics.buried(&reason);
+        metrics.buried(ticket.uid(), ticket.id().cloned(), &reason);
         tracing::warn!(uid = %ticket.uid(), %reason, "buries a message");
         self.buried.push((ticket, reason));
     }

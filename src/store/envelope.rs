@@ -25,6 +25,7 @@ const VERSION: u8 = 1;
 const KIND_AMQP: u8 = 1;
 const CHECKED_FROM: usize = 6;
 const NO_DELAY: u64 = u64::MAX;
+const TORN: Fault = Fault::Damaged("a length is wrong");
 
 /// Why an envelope cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +41,47 @@ pub enum Fault {
     /// Not what was written.
     #[error("it is damaged in the store: {0}")]
     Damaged(&'static str),
+}
+
+/// What an envelope begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The producer's id.
+    pub id: Option<ProducerId>,
+    /// The delay asked for, in milliseconds.
+    pub delay_ms: Option<u64>,
+    /// The routing key.
+    pub key: Bytes,
+}
+
+/// So many bytes at the beginning of an envelope hold all of its head.
+pub(super) const HEAD_BYTES: usize = 14 + 256 + 256;
+
+/// Reads the head alone, from at least [`HEAD_BYTES`] or all of an envelope. Its checksum is not
+/// looked at: that takes the whole.
+pub(super) fn peek(mut envelope: Bytes) -> Result<Head, Fault> {
+    begin(&mut envelope)?;
+    head(&mut envelope).ok_or(TORN)
+}
+
+/// Reads version, kind and checksum; answers the checksum.
+fn begin(envelope: &mut Bytes) -> Result<u32, Fault> {
+    if envelope.len() < CHECKED_FROM {
+        return Err(Fault::Damaged("it is too short"));
+    }
+    let (version, kind) = (envelope.get_u8(), envelope.get_u8());
+    if version > VERSION || (version == VERSION && kind > KIND_AMQP) {
+        return Err(Fault::Newer { version, kind });
+    }
+    Ok(envelope.get_u32())
+}
+
+fn head(envelope: &mut Bytes) -> Option<Head> {
+    let delay = envelope.try_get_u64().ok()?;
+    let id = take_short(envelope)?;
+    let key = take_short(envelope)?;
+    let delay_ms = (delay != NO_DELAY).then_some(delay);
+    Some(Head { id: ProducerId::new(&id), delay_ms, key })
 }
 
 /// Packs a message.
@@ -63,29 +105,15 @@ pub(super) fn pack(message: &Message) -> Bytes {
 
 /// Unpacks what [`pack`] made. The body is shared with `envelope`, not copied.
 pub(super) fn unpack(uid: Uid, mut envelope: Bytes) -> Result<Message, Fault> {
-    if envelope.len() < CHECKED_FROM {
-        return Err(Fault::Damaged("it is too short"));
-    }
-    let (version, kind) = (envelope.get_u8(), envelope.get_u8());
-    if version > VERSION || (version == VERSION && kind > KIND_AMQP) {
-        return Err(Fault::Newer { version, kind });
-    }
-    let crc = envelope.get_u32();
+    let crc = begin(&mut envelope)?;
     if crc != crc32fast::hash(&envelope) {
         return Err(Fault::Damaged("its checksum does not match"));
     }
-    let torn = Fault::Damaged("a length is wrong");
-    let delay = envelope.try_get_u64().map_err(|_| torn.clone())?;
-    let id = take_short(&mut envelope).ok_or(torn.clone())?;
-    let routing_key = take_short(&mut envelope).ok_or(torn.clone())?;
-    let length = envelope.try_get_u32().map_err(|_| torn.clone())? as usize;
-    let properties = take(&mut envelope, length).ok_or(torn)?;
-    Ok(Message {
-        uid,
-        id: ProducerId::new(&id),
-        delay_ms: (delay != NO_DELAY).then_some(delay),
-        content: Content::Amqp(AmqpContent { routing_key, properties, body: envelope }),
-    })
+    let Head { id, delay_ms, key: routing_key } = head(&mut envelope).ok_or(TORN)?;
+    let length = envelope.try_get_u32().map_err(|_| TORN)? as usize;
+    let properties = take(&mut envelope, length).ok_or(TORN)?;
+    let amqp = AmqpContent { routing_key, properties, body: envelope };
+    Ok(Message { uid, id, delay_ms, content: Content::Amqp(amqp) })
 }
 
 /// Ids and routing keys are short strings on the wire, so their length fits a byte.
@@ -165,7 +193,10 @@ mod tests {
                     body: body.into(),
                 }),
             };
-            prop_assert_eq!(unpack(message.uid.clone(), pack(&message)), Ok(message));
+            let packed = pack(&message);
+            let head = peek(packed.slice(..packed.len().min(HEAD_BYTES))).expect("a head");
+            prop_assert_eq!((&head.id, head.delay_ms), (&message.id, message.delay_ms));
+            prop_assert_eq!(unpack(message.uid.clone(), packed), Ok(message));
         }
 
         #[test]

@@ -35,7 +35,8 @@ impl Ticket {
         &self.uid
     }
 
-    pub(super) fn id(&self) -> Option<&ProducerId> {
+    /// Its producer's id.
+    pub fn id(&self) -> Option<&ProducerId> {
         self.id.as_ref()
     }
 
@@ -110,6 +111,8 @@ pub struct Claim {
     /// It holds one message alone, which may be what ended its earlier holders: nothing else
     /// should be in hand beside it.
     pub alone: bool,
+    /// An operator holds its releases back: nothing is taken.
+    pub paused: bool,
     /// The store's clock.
     pub now: UnixMs,
     /// When the next message is due, claimed by nobody yet; it may have come already.
@@ -117,6 +120,19 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// Nothing, of a destination that an operator holds back.
+    pub(super) fn paused(now: UnixMs) -> Self {
+        Self {
+            leases: Vec::new(),
+            unreadable: Vec::new(),
+            bodiless: 0,
+            alone: false,
+            paused: true,
+            now,
+            next_due: None,
+        }
+    }
+
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty() && self.unreadable.is_empty()

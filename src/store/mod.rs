@@ -62,15 +62,17 @@ mod envelope;
 mod lease;
 mod proof;
 pub mod redis;
+mod steer;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 pub use entry::{Entry, Outcome, Parking, Parkings};
-pub use envelope::Fault;
+pub use envelope::{Fault, Head};
 pub use lease::{Claim, Lease, Postponed, Ticket, Unreadable};
 pub use proof::{Buried, Parked, Secured};
+pub use steer::{Found, Handle, Listing, Name, Place, Seen, Start, State, Steer, Steered, Step};
 
 use crate::broker::Released;
 use crate::clock::UnixMs;
@@ -178,6 +180,8 @@ pub struct Census {
     pub dead: u64,
     /// Parked although their due has come.
     pub overdue: u64,
+    /// An operator holds its releases back.
+    pub paused: bool,
     /// Parked with at most [`DUE_IN_BOUNDS_MS`] to go, bound by bound, cumulative.
     pub due_within: [u64; DUE_IN_BOUNDS_MS.len()],
 }

@@ -1,4 +1,24 @@
-//! The promises of `Store`. Each test is one promise and runs on every store there is.
+//! The promises of `Store` and `Steer`. Each test is one promise and runs on every store there is.
+
+/// Runs each promise on each store.
+macro_rules! promises {
+    ($($promise:ident,)*) => {
+        mod redis {
+            $(#[tokio::test]
+            async fn $promise() {
+                super::$promise(super::Stage::redis()).await;
+            })*
+        }
+        mod embedded {
+            $(#[tokio::test]
+            async fn $promise() {
+                super::$promise(super::Stage::embedded()).await;
+            })*
+        }
+    };
+}
+
+mod steer;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +33,8 @@ use xdelay::message::{
 };
 use xdelay::store::embedded::EmbeddedStore;
 use xdelay::store::{
-    Claim, Entry, Error, Lease, Limit, Outcome, Parkings, Postponed, Recovery, Secured, Store,
+    Claim, Entry, Error, Lease, Limit, Outcome, Parkings, Postponed, Recovery, Secured, Steer,
+    Store,
 };
 
 use super::support::redis::{open, store, store_with};
@@ -46,8 +67,8 @@ pub fn limit(messages: usize) -> Limit {
 
 /// A store nobody else uses, seen by two replicas where a store can have two.
 struct Stage {
-    store: Arc<dyn Store>,
-    other: Arc<dyn Store>,
+    store: Arc<dyn Steer>,
+    other: Arc<dyn Steer>,
     /// Where its file lies, if it has one.
     _directory: Option<TempDir>,
 }
@@ -62,27 +83,9 @@ impl Stage {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("made when missing");
         let store = EmbeddedStore::open(&path, Arc::default()).expect("a new store");
-        let store: Arc<dyn Store> = Arc::new(store);
+        let store: Arc<dyn Steer> = Arc::new(store);
         Self { other: Arc::clone(&store), store, _directory: Some(directory) }
     }
-}
-
-/// Runs each promise on each store.
-macro_rules! promises {
-    ($($promise:ident,)*) => {
-        mod redis {
-            $(#[tokio::test]
-            async fn $promise() {
-                super::$promise(super::Stage::redis()).await;
-            })*
-        }
-        mod embedded {
-            $(#[tokio::test]
-            async fn $promise() {
-                super::$promise(super::Stage::embedded()).await;
-            })*
-        }
-    };
 }
 
 promises! {

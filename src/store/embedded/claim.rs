@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::page::Page;
-use super::record::{Record, Room, State};
+use super::record::{Record, Room};
 use crate::clock::{UnixMs, millis};
 use crate::message::Uid;
 use crate::store::{
-    Claim, EXPIRIES_BEFORE_ALONE, Lease, Limit, Recovery, Ticket, Unreadable, envelope,
+    Claim, EXPIRIES_BEFORE_ALONE, Lease, Limit, Recovery, State, Ticket, Unreadable, envelope,
 };
 
 const BODILESS: &str = "its body is missing in the store";
@@ -20,11 +20,15 @@ pub(super) fn claim(
     limit: Limit,
     now: UnixMs,
 ) -> Result<Claim, redb::Error> {
+    if page.is_paused(room)? {
+        return Ok(Claim::paused(now));
+    }
     let mut claim = Claim {
         leases: Vec::new(),
         unreadable: Vec::new(),
         bodiless: 0,
         alone: false,
+        paused: false,
         now,
         next_due: None,
     };

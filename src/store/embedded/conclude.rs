@@ -4,8 +4,9 @@
 
 use super::claim::placed;
 use super::page::Page;
-use super::record::{Record, Room, State};
+use super::record::{Record, Room};
 use crate::clock::UnixMs;
+use crate::store::State;
 
 /// What a ticket says, for the thread that writes.
 pub(super) struct Stub {

@@ -15,6 +15,7 @@ mod file;
 mod page;
 mod park;
 mod record;
+mod steer;
 mod writer;
 
 use std::path::Path;
@@ -28,8 +29,8 @@ use self::page::Page;
 use self::record::Room;
 use self::writer::Writer;
 use super::{
-    Census, Claim, DUE_IN_BOUNDS_MS, Entry, Error, Limit, NotDone, Parkings, Postponed, Recovery,
-    Store, Ticket,
+    Census, Claim, DUE_IN_BOUNDS_MS, Entry, Error, Found, Handle, Limit, Listing, Name, NotDone,
+    Parkings, Postponed, Recovery, Start, State, Steer, Steered, Step, Store, Ticket,
 };
 use crate::broker::Released;
 use crate::clock::{StoreClock, UnixMs, host_now, millis};
@@ -38,6 +39,8 @@ use crate::message::{BrokerKind, Destination, ProducerId, Reason};
 
 /// Most leases given back in one transaction.
 const RECOVER_MAX: usize = 500;
+/// Most messages of one listing.
+const LIST_MAX: usize = 500;
 
 /// Messages parked in a file.
 pub struct EmbeddedStore {
@@ -229,7 +232,8 @@ impl Store for EmbeddedStore {
             for (within, bound) in due_within.iter_mut().zip(DUE_IN_BOUNDS_MS) {
                 *within = page.parked_until(room, now + bound)?;
             }
-            Ok(Census { now, parked, leased, dead, overdue, due_within })
+            let paused = page.is_paused(room)?;
+            Ok(Census { now, parked, leased, dead, overdue, paused, due_within })
         })
         .await
     }
@@ -239,6 +243,55 @@ impl Store for EmbeddedStore {
             Ok(_) => vec![Finding::good("store", format!("{}, synced on every write", self.place))],
             Err(error) => vec![Finding::bad("store", error.to_string())],
         }
+    }
+}
+
+#[async_trait]
+impl Steer for EmbeddedStore {
+    async fn list(
+        &self,
+        destination: &Destination,
+        state: State,
+        start: Start,
+        most: usize,
+    ) -> Result<Listing, Error> {
+        let most = most.clamp(1, LIST_MAX);
+        self.on(destination, move |page, room, _| steer::list(page, room, state, &start, most))
+            .await
+    }
+
+    async fn find(&self, destination: &Destination, name: &Name) -> Result<Option<Found>, Error> {
+        let name = name.clone();
+        self.on(destination, move |page, room, _| steer::find(page, room, &name)).await
+    }
+
+    async fn steer(
+        &self,
+        destination: &Destination,
+        step: &Step,
+        whom: &[Handle],
+    ) -> Result<Vec<Steered>, Error> {
+        let (step, whom) = (step.clone(), whom.to_vec());
+        self.on(destination, move |page, room, now| {
+            whom.iter().map(|handle| steer::steer(page, room, &step, handle, now)).collect()
+        })
+        .await
+    }
+
+    async fn backlog(
+        &self,
+        destination: &Destination,
+        until: &[UnixMs],
+    ) -> Result<Vec<u64>, Error> {
+        let until = until.to_vec();
+        self.on(destination, move |page, room, _| {
+            until.iter().map(|instant| page.parked_until(room, *instant)).collect()
+        })
+        .await
+    }
+
+    async fn pause(&self, destination: &Destination, paused: bool) -> Result<(), Error> {
+        self.on(destination, move |page, room, _| page.pause(room, paused)).await
     }
 }
 

@@ -2,13 +2,15 @@
 //! state diagram is made of: take a message from its place, and put it into another.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use bytes::Bytes;
 use redb::{ReadableTable, ReadableTableMetadata, Table, TableDefinition, WriteTransaction};
 
 use super::calendar::{self, Slots};
-use super::record::{Record, Room, State, at_of, first_place, key};
+use super::record::{Record, Room, at_of, end_of, first_place, in_state, key, place_of};
 use crate::clock::UnixMs;
+use crate::store::{Place, Start, State};
 
 type Keyed = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -205,6 +207,59 @@ impl<'t> Page<'t> {
         found.map(|entry| Ok(entry?.1.value().to_vec())).collect()
     }
 
+    /// Places of this state, without what they share, and who stands there.
+    pub(super) fn places_from(
+        &self,
+        room: Room,
+        state: State,
+        start: &Start,
+        most: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let from = match start {
+            Start::At(at) => Bound::Included(first_place(room, state, *at).to_vec()),
+            Start::After(Place(place)) => Bound::Excluded(place_of(room, state, place)),
+        };
+        let end = end_of(room, state);
+        let range = (from.as_ref().map(|from| &from[..]), Bound::Excluded(&end[..]));
+        let found = self.places.range::<&[u8]>(range)?.take(most);
+        found
+            .map(|entry| {
+                let (place, uid) = entry?;
+                Ok((in_state(place.value()).to_vec(), uid.value().to_vec()))
+            })
+            .collect()
+    }
+
+    /// How long an envelope is, and how it begins.
+    pub(super) fn envelope_head(
+        &self,
+        room: Room,
+        uid: &[u8],
+        most: usize,
+    ) -> Result<(u64, Bytes)> {
+        let found = self.envelopes.get(&*key(room, uid))?;
+        Ok(found.map_or_else(Default::default, |envelope| {
+            let envelope = envelope.value();
+            let head = Bytes::copy_from_slice(&envelope[..envelope.len().min(most)]);
+            (envelope.len() as u64, head)
+        }))
+    }
+
+    /// Whether an operator holds the releases of a destination back.
+    pub(super) fn is_paused(&self, room: Room) -> Result<bool> {
+        Ok(self.settings.get(&*paused(room))?.is_some())
+    }
+
+    pub(super) fn pause(&mut self, room: Room, pause: bool) -> Result<()> {
+        self.dirty = true;
+        if pause {
+            self.settings.insert(&*paused(room), "by an operator")?;
+        } else {
+            self.settings.remove(&*paused(room))?;
+        }
+        Ok(())
+    }
+
     /// When the earliest parked message may be tried.
     pub(super) fn next_due(&self, room: Room) -> Result<Option<UnixMs>> {
         let from = first_place(room, State::Parked, 0);
@@ -256,6 +311,10 @@ impl<'t> Page<'t> {
         }
         Ok(())
     }
+}
+
+fn paused(room: Room) -> String {
+    format!("paused:{room}")
 }
 
 /// A record that no version wrote.

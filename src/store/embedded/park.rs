@@ -1,10 +1,10 @@
 //! park: new -> parked | dead, parked -> gone. The same steps as `lua/park.lua`.
 
 use super::page::Page;
-use super::record::{Record, Room, State};
+use super::record::{Record, Room};
 use crate::clock::UnixMs;
 use crate::delay::When;
-use crate::store::{Entry, Outcome, envelope};
+use crate::store::{Entry, Outcome, State, envelope};
 
 /// What came of a batch.
 pub(super) struct Applied {

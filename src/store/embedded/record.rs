@@ -14,28 +14,13 @@
 use bytes::{Buf, BufMut};
 
 use crate::clock::UnixMs;
+use crate::store::State;
 
 /// A destination's number in this file.
 pub(super) type Room = u32;
 
-/// Where a message is: in exactly one of these.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Parked,
-    Leased,
-    Dead,
-}
-
-impl State {
-    pub(super) const ALL: [Self; 3] = [Self::Parked, Self::Leased, Self::Dead];
-
-    fn byte(self) -> u8 {
-        self as u8
-    }
-
-    fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.byte() == byte)
-    }
+fn from_byte(byte: u8) -> Option<State> {
+    State::ALL.into_iter().find(|state| *state as u8 == byte)
 }
 
 /// All that is known of a message besides its envelope.
@@ -84,9 +69,14 @@ impl Record {
         place(room, self.state, self.at, self.rank, self.order)
     }
 
+    /// What tells its place from others of its state.
+    pub(super) fn place_in_state(&self) -> Vec<u8> {
+        in_state(&self.place(0)).to_vec()
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(RECORD_BYTES_MIN + self.reason.len());
-        out.put_u8(self.state.byte());
+        out.put_u8(self.state as u8);
         out.put_u64(self.at);
         out.put_u8(self.rank);
         out.put_u64(self.order);
@@ -106,7 +96,7 @@ impl Record {
             return None;
         }
         Some(Self {
-            state: State::from_byte(bytes.get_u8())?,
+            state: from_byte(bytes.get_u8())?,
             at: bytes.get_u64(),
             rank: bytes.get_u8(),
             order: bytes.get_u64(),
@@ -125,7 +115,7 @@ fn place(room: Room, state: State, at: UnixMs, rank: u8, order: u64) -> [u8; PLA
     let mut key = [0; PLACE_BYTES];
     let mut out = &mut key[..];
     out.put_u32(room);
-    out.put_u8(state.byte());
+    out.put_u8(state as u8);
     out.put_u64(at);
     out.put_u8(rank);
     out.put_u64(order);
@@ -135,6 +125,23 @@ fn place(room: Room, state: State, at: UnixMs, rank: u8, order: u64) -> [u8; PLA
 /// Before every place of this state from `at` on.
 pub(super) fn first_place(room: Room, state: State, at: UnixMs) -> [u8; PLACE_BYTES] {
     place(room, state, at, 0, 0)
+}
+
+/// Behind every place of this state.
+pub(super) fn end_of(room: Room, state: State) -> [u8; PLACE_BYTES] {
+    let mut end = first_place(room, state, 0);
+    end[4] += 1;
+    end
+}
+
+/// The place within a state that [`in_state`] took apart.
+pub(super) fn place_of(room: Room, state: State, in_state: &[u8]) -> Vec<u8> {
+    [&room.to_be_bytes()[..], &[state as u8], in_state].concat()
+}
+
+/// A place without its destination and state.
+pub(super) fn in_state(place: &[u8]) -> &[u8] {
+    place.get(5..).unwrap_or_default()
 }
 
 /// `at` of a place.

@@ -93,13 +93,19 @@ impl Merged {
 pub(super) fn claimed(answer: Value, slice: u32) -> Result<Claim, Error> {
     let mut items = array("claim", answer)?.into_iter();
     let mut number = || integer("claim", items.next());
-    let (now, next, bodiless, alone) = (number()?, number()?, number()?, number()?);
+    let now = number()?;
+    if items.len() == 0 {
+        return Ok(Claim::paused(now as UnixMs));
+    }
+    let mut number = || integer("claim", items.next());
+    let (next, bodiless, alone) = (number()?, number()?, number()?);
     let token = String::from_utf8_lossy(&bytes("claim", items.next())?).as_ref().into();
     let mut claim = Claim {
         leases: Vec::with_capacity(items.len() / 3),
         unreadable: Vec::new(),
         bodiless: bodiless as u64,
         alone: alone == 1,
+        paused: false,
         now: now as UnixMs,
         next_due: due(next),
     };
@@ -147,6 +153,7 @@ pub(super) fn merge_claims(claims: Vec<Result<Claim, Error>>) -> Result<Claim, E
         merged.unreadable.extend(claim.unreadable);
         merged.bodiless += claim.bodiless;
         merged.alone |= claim.alone;
+        merged.paused |= claim.paused;
         merged.now = merged.now.max(claim.now);
         merged.next_due = merged.next_due.into_iter().chain(claim.next_due).min();
     }
@@ -178,6 +185,7 @@ pub(super) fn census(answer: Value) -> Result<Census, Error> {
         leased: number()?,
         dead: number()?,
         overdue: number()?,
+        paused: number()? == 1,
         due_within: [0; DUE_IN_BOUNDS_MS.len()],
     };
     for within in &mut census.due_within {
@@ -192,6 +200,7 @@ pub(super) fn add_census(sum: &mut Census, more: &Census) {
     sum.leased += more.leased;
     sum.dead += more.dead;
     sum.overdue += more.overdue;
+    sum.paused |= more.paused;
     for (sum, more) in sum.due_within.iter_mut().zip(more.due_within) {
         *sum += more;
     }
@@ -201,21 +210,21 @@ fn due(number: i64) -> Option<UnixMs> {
     u64::try_from(number).ok()
 }
 
-fn array(script: &str, value: Value) -> Result<Vec<Value>, Error> {
+pub(super) fn array(script: &str, value: Value) -> Result<Vec<Value>, Error> {
     match value {
         Value::Array(items) => Ok(items),
         other => Err(garbled(script, &other)),
     }
 }
 
-fn integer(script: &str, value: Option<Value>) -> Result<i64, Error> {
+pub(super) fn integer(script: &str, value: Option<Value>) -> Result<i64, Error> {
     match value {
         Some(Value::Int(number)) => Ok(number),
         other => Err(garbled(script, &other.unwrap_or(Value::Nil))),
     }
 }
 
-fn bytes(script: &str, value: Option<Value>) -> Result<Bytes, Error> {
+pub(super) fn bytes(script: &str, value: Option<Value>) -> Result<Bytes, Error> {
     match value {
         Some(Value::BulkString(bytes)) => Ok(bytes.into()),
         other => Err(garbled(script, &other.unwrap_or(Value::Nil))),
@@ -223,7 +232,7 @@ fn bytes(script: &str, value: Option<Value>) -> Result<Bytes, Error> {
 }
 
 /// By its type alone: the value may hold a message's body.
-fn garbled(script: &str, value: &Value) -> Error {
+pub(super) fn garbled(script: &str, value: &Value) -> Error {
     let kind = match value {
         Value::Nil => "nothing",
         Value::Int(_) => "an integer",

@@ -33,6 +33,8 @@ pub(super) struct Bucket {
     pub seq: String,
     /// Grows with every claim.
     pub claims: String,
+    /// There while an operator holds releases back.
+    pub paused: String,
 }
 
 impl Keys {
@@ -67,6 +69,7 @@ impl Keys {
             ids: format!("{prefix}:ids"),
             seq: format!("{prefix}:seq"),
             claims: format!("{prefix}:claims"),
+            paused: format!("{prefix}:paused"),
         }
     }
 

@@ -12,6 +12,7 @@ mod keys;
 mod link;
 mod scripts;
 mod server;
+mod steer;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -135,6 +136,7 @@ impl RedisStore {
             &bucket.msg,
             &bucket.meta,
             &bucket.claims,
+            &bucket.paused,
         ]);
         call.arg(limit.messages.min(CALL_MAX))
             .arg(limit.bytes)
@@ -374,7 +376,12 @@ impl Store for RedisStore {
     async fn census(&self, destination: &Destination) -> Result<Census, Error> {
         let mut sum = Census::default();
         for (_, bucket) in self.buckets(destination) {
-            let mut call = self.scripts.census.call(&[&bucket.due, &bucket.lease, &bucket.dead]);
+            let mut call = self.scripts.census.call(&[
+                &bucket.due,
+                &bucket.lease,
+                &bucket.dead,
+                &bucket.paused,
+            ]);
             call.arg(&DUE_IN_BOUNDS_MS);
             let found = answers::census(self.scripts.census.run(&self.rest, call).await?)?;
             answers::add_census(&mut sum, &found);

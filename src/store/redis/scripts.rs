@@ -42,6 +42,13 @@ pub(super) struct Scripts {
     pub bury: Script,
     pub recover: Script,
     pub census: Script,
+    pub list: Script,
+    pub find: Script,
+    pub backlog: Script,
+    pub cancel: Script,
+    pub reschedule: Script,
+    pub revive: Script,
+    pub withdraw: Script,
 }
 
 impl Scripts {
@@ -54,6 +61,13 @@ impl Scripts {
             bury: guarded!("bury"),
             recover: guarded!("recover"),
             census: guarded!("census"),
+            list: guarded!("list"),
+            find: guarded!("find"),
+            backlog: guarded!("backlog"),
+            cancel: guarded!("cancel"),
+            reschedule: guarded!("reschedule"),
+            revive: guarded!("revive"),
+            withdraw: guarded!("withdraw"),
         }
     }
 }

@@ -1,0 +1,172 @@
+//! The scripts of an operator's steps and looks.
+
+use super::*;
+
+fn letters(answer: &Value) -> String {
+    match answer {
+        Value::BulkString(letters) => String::from_utf8_lossy(letters).into_owned(),
+        Value::Array(items) => letters(&items[1]),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What it answers in the places `from`, `from + step` and so on.
+fn every(answer: &Value, from: usize, step: usize) -> Vec<String> {
+    let Value::Array(items) = answer else { panic!("{answer:?}") };
+    let text = |value: &Value| match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Int(number) => number.to_string(),
+        other => panic!("{other:?}"),
+    };
+    items.iter().skip(from).step_by(step).map(text).collect()
+}
+
+/// `p` parked, `l` leased, `d` dead.
+async fn one_of_each() -> Bucket {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &park("l", "id-l", PAST)).await;
+    bucket.claim("1", "60000").await;
+    let others = [park("p", "id-p", FUTURE), vec!["bury", "d", "", "bad", "", "body"]].concat();
+    bucket.run(PARK, &others).await;
+    bucket
+}
+
+#[tokio::test]
+async fn cancel_ends_whatever_it_finds_and_is_plain_only_of_what_nobody_held() {
+    let mut bucket = one_of_each().await;
+    let answer = bucket.run_twice(CANCEL, &["p", "id-p", "l", "id-l", "d", "", "nobody", ""]).await;
+    assert_eq!(letters(&answer), "cCCu");
+    bucket.holds(&[]).await;
+}
+
+#[tokio::test]
+async fn cancel_leaves_an_id_that_is_another_messages_now() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &park("old", "", FUTURE)).await;
+    bucket.run(PARK, &park("new", "id", FUTURE)).await;
+    bucket.run(CANCEL, &["old", "id"]).await;
+    let found = bucket.run(FIND, &["", "id"]).await;
+    assert_eq!(every(&found, 1, 9), ["new"]);
+}
+
+#[tokio::test]
+async fn reschedule_moves_the_due_of_what_is_parked_alone() {
+    let mut bucket = one_of_each().await;
+    let answer = bucket.run(RESCHEDULE, &["at", "5000", "p", "l", "d", "nobody"]).await;
+    assert_eq!(letters(&answer), "pldu");
+    let found = bucket.run(FIND, &["p", ""]).await;
+    assert_eq!(every(&found, 0, 1)[..4], ["p", "p", "5000", ""]);
+    assert_eq!(bucket.claim("9", "60000").await.1, ["p"]);
+}
+
+#[tokio::test]
+async fn reschedule_keeps_what_a_priority_is_worth() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &["at", "low", "", FUTURE, "0", "body"]).await;
+    bucket.run(PARK, &["at", "high", "", FUTURE, "9", "body"]).await;
+    bucket.run(RESCHEDULE, &["at", PAST, "low", "high"]).await;
+    assert_eq!(bucket.claim("9", "60000").await.1, ["high", "low"]);
+}
+
+#[tokio::test]
+async fn a_time_that_is_none_changes_nothing() {
+    let mut bucket = one_of_each().await;
+    let before = bucket.state().await;
+    for arguments in [["at", "soon", "p"], ["whenever", "1", "p"], ["in", "-1", "p"]] {
+        bucket.try_run(RESCHEDULE, &arguments).await.expect_err("no time");
+    }
+    assert_eq!(bucket.state().await, before);
+}
+
+#[tokio::test]
+async fn revive_parks_the_dead_with_all_attempts_before_it() {
+    let mut bucket = one_of_each().await;
+    let answer = bucket.run(REVIVE, &["at", PAST, "d", "", "p", "", "l", "", "nobody", ""]).await;
+    assert_eq!(letters(&answer), "rplu");
+    let found = bucket.run(FIND, &["d", ""]).await;
+    assert_eq!(every(&found, 0, 1)[..4], ["p", "d", PAST, "0 0"]);
+    assert_eq!(bucket.claim("9", "60000").await.1, ["d"]);
+}
+
+#[tokio::test]
+async fn revive_leaves_an_id_to_the_newer_message() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &park("old", "id", PAST)).await;
+    let (token, _) = bucket.claim("1", "60000").await;
+    bucket.run(BURY, &["old", &token, "unroutable"]).await;
+    bucket.run(PARK, &park("new", "id", FUTURE)).await;
+    let answer = bucket.run(REVIVE, &["own", "0", "old", "id"]).await;
+    assert_eq!(letters(&answer), "i");
+    bucket.run(CANCEL, &["new", "id"]).await;
+    let answer = bucket.run_twice(REVIVE, &["own", "0", "old", "id"]).await;
+    assert_eq!(letters(&answer), "r");
+    let found = bucket.run(FIND, &["", "id"]).await;
+    assert_eq!(every(&found, 1, 9), ["old"]);
+}
+
+#[tokio::test]
+async fn withdraw_keeps_the_parked_as_dead() {
+    let mut bucket = one_of_each().await;
+    let answer = bucket.run_twice(WITHDRAW, &["not wanted", "p", "l", "d", "nobody"]).await;
+    assert_eq!(letters(&answer), "bldu");
+    let found = bucket.run(FIND, &["p", ""]).await;
+    assert_eq!(every(&found, 0, 1)[0], "d");
+    assert_eq!(every(&found, 0, 1)[3], "0 0 not wanted");
+}
+
+#[tokio::test]
+async fn list_goes_on_behind_a_place_also_when_nobody_stands_there_any_more() {
+    let mut bucket = Bucket::new().await;
+    for uid in ["b", "d", "f", "h", "j"] {
+        bucket.run(PARK, &park(uid, "", FUTURE)).await;
+    }
+    bucket.run(PARK, &park("first", "", PAST)).await;
+    let mut seen = Vec::new();
+    let (mut from, mut after) = ("-inf".to_owned(), String::new());
+    loop {
+        let page = bucket.run(LIST, &["2", "1000000", "11", &from, &after]).await;
+        let (uids, scores) = (every(&page, 1, 5), every(&page, 2, 5));
+        let Some(last) = uids.last() else { break };
+        (from, after) = (scores[uids.len() - 1].clone(), last.clone());
+        seen.extend(uids);
+        // Whoever ended the page goes away before the next is asked for.
+        bucket.run(CANCEL, &[&after, ""]).await;
+    }
+    assert_eq!(seen, ["first", "b", "d", "f", "h", "j"]);
+}
+
+#[tokio::test]
+async fn list_shows_the_beginning_of_a_body_and_ends_early_when_bodies_are_large() {
+    let mut bucket = Bucket::new().await;
+    let large = "x".repeat(10_000);
+    for n in 0..45 {
+        let uid = format!("{n:02}");
+        bucket.run(PARK, &["at", &uid, "", FUTURE, "0", &large]).await;
+    }
+    let page = bucket.run(LIST, &["100", "150000", "11", "-inf", ""]).await;
+    assert_eq!(every(&page, 0, 999), ["1"], "there is more");
+    assert_eq!(every(&page, 1, 5).len(), 20);
+    assert_eq!(every(&page, 4, 5)[0], "10008");
+    assert_eq!(every(&page, 5, 5)[0].chars().filter(|c| *c == 'x').count(), 3);
+}
+
+#[tokio::test]
+async fn a_paused_bucket_hands_nothing_out() {
+    let mut bucket = Bucket::new().await;
+    bucket.run(PARK, &park("u", "", PAST)).await;
+    bucket.command(&["SET", "paused", "1"]).await;
+    let answer = bucket.run(CLAIM, &["9", "1000", "60000", "3", "1"]).await;
+    let Value::Array(items) = &answer else { panic!("{answer:?}") };
+    assert_eq!(items.len(), 1);
+    bucket.command(&["DEL", "paused"]).await;
+    assert_eq!(bucket.claim("9", "60000").await.1, ["u"]);
+}
+
+#[tokio::test]
+async fn backlog_counts_until_each_instant() {
+    let mut bucket = Bucket::new().await;
+    let entries = [park("a", "", "1000"), park("b", "", "2000"), park("c", "", "2000")].concat();
+    bucket.run(PARK, &entries).await;
+    let answer = bucket.run(BACKLOG, &["999", "1000", "2000"]).await;
+    assert_eq!(every(&answer, 0, 1), ["0", "1", "3"]);
+}
