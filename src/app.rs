@@ -48,7 +48,7 @@ pub async fn run(config: Config, signal: impl Future<Output = ()>) -> anyhow::Re
     say_hello(&config);
     let (stop_all, all) = shutdown::channel();
     let mut served = JoinSet::new();
-    served.spawn(admin::serve(listener, parts.admin_state(&config), all));
+    served.spawn(admin::serve(listener, parts.admin_state(&config, all.clone()), all));
     let (stop_intake, intake) = shutdown::channel();
     let (stop_release, release) = shutdown::channel();
     let stop_release = Arc::new(stop_release);
@@ -97,7 +97,7 @@ async fn work(
     let mut loops = JoinSet::new();
     loops.spawn(watch::watch_health(parts.watched(), release.clone()));
     let recover = RecoverLoop {
-        store: Arc::clone(&parts.store),
+        store: Arc::clone(&parts.store) as _,
         lease: config.release.lease,
         destinations: Arc::clone(&parts.destinations),
         metrics: Arc::clone(&parts.metrics),
@@ -106,7 +106,7 @@ async fn work(
     loops.spawn(release_all(parts.clone(), release));
     let taking_in = IntakeLoop {
         broker: Arc::clone(&parts.broker),
-        store: Arc::clone(&parts.store),
+        store: Arc::clone(&parts.store) as _,
         on_invalid: config.delay.on_invalid,
         destinations: Arc::clone(&parts.destinations),
         health: Arc::clone(&parts.health),

@@ -214,7 +214,30 @@ pub struct DestinationMetrics {
     history: Arc<History>,
 }
 
+/// Counts since this process started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Taken in.
+    pub captured: u64,
+    /// Published and confirmed.
+    pub released: u64,
+    /// Ended by a cancel.
+    pub cancelled: u64,
+    /// Replaced under their id.
+    pub replaced: u64,
+}
+
 impl DestinationMetrics {
+    /// What was counted so far.
+    pub fn totals(&self) -> Totals {
+        Totals {
+            captured: self.captured.get(),
+            released: self.released.get(),
+            cancelled: self.cancelled.get(),
+            replaced: self.replaced.get(),
+        }
+    }
+
     /// A capture was made durable, with this outcome.
     pub fn captured(&self, entry: &Entry, outcome: Outcome) {
         self.captured.inc();

@@ -8,13 +8,14 @@ use super::watch::Watched;
 use crate::admin;
 use crate::broker::Broker;
 use crate::broker::amqp::AmqpBroker;
-use crate::clock::StoreClock;
+use crate::clock::{StoreClock, millis};
 use crate::config::{self, Config};
 use crate::destinations::Destinations;
 use crate::health::{Health, START};
 use crate::metrics::Metrics;
 use crate::release::{self, Limiter};
-use crate::store::Store;
+use crate::shutdown::Shutdown;
+use crate::store::Steer;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::redis::{RedisStore, Settings};
 
@@ -22,11 +23,12 @@ use crate::store::redis::{RedisStore, Settings};
 #[derive(Clone)]
 pub struct Parts {
     pub(super) broker: Arc<dyn Broker>,
-    pub(super) store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Steer>,
     pub(super) destinations: Arc<Destinations>,
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) releasing: Arc<release::Shared>,
+    pub(super) clock: Arc<StoreClock>,
 }
 
 impl Parts {
@@ -44,21 +46,22 @@ impl Parts {
             Arc::new(AmqpBroker::new(config, Arc::clone(&clock), &health, &metrics));
         let releasing = Arc::new(release::Shared {
             broker: Arc::clone(&broker),
-            store: Arc::clone(&store),
+            store: Arc::clone(&store) as _,
             settings: config.release.clone(),
             claim_bytes: config.intake.memory / 4,
             in_flight: Arc::new(Semaphore::new(config.release.max_in_flight)),
             limiter: Limiter::new(config.release.rate_limit),
-            clock,
+            clock: Arc::clone(&clock),
             health: Arc::clone(&health),
         });
         Ok(Self {
-            destinations: Arc::new(Destinations::new(Arc::clone(&store))),
+            destinations: Arc::new(Destinations::new(Arc::clone(&store) as _)),
             broker,
             store,
             health,
             metrics,
             releasing,
+            clock,
         })
     }
 
@@ -78,23 +81,30 @@ impl Parts {
     pub fn watched(&self) -> Watched {
         Watched {
             broker: Arc::clone(&self.broker),
-            store: Arc::clone(&self.store),
+            store: Arc::clone(&self.store) as _,
             health: Arc::clone(&self.health),
         }
     }
 
-    pub(super) fn admin_state(&self, config: &Config) -> Arc<admin::State> {
+    pub(super) fn admin_state(&self, config: &Config, shutdown: Shutdown) -> Arc<admin::State> {
         Arc::new(admin::State {
             health: Arc::clone(&self.health),
             metrics: Arc::clone(&self.metrics),
             store: Arc::clone(&self.store),
             destinations: Arc::clone(&self.destinations),
+            configured: self.broker.destinations(),
+            clock: Arc::clone(&self.clock),
+            max_delay_ms: millis(config.delay.max),
             token: config.admin.token.clone(),
+            read_token: config.admin.read_token.clone(),
+            previews: config.admin.previews,
+            loopback: config.admin.listen.ip().to_canonical().is_loopback(),
+            shutdown,
         })
     }
 }
 
-fn store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<Arc<dyn Store>> {
+fn store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<Arc<dyn Steer>> {
     let clock = Arc::clone(clock);
     let redis = match &config.store {
         config::Store::Redis(redis) => redis,

@@ -39,6 +39,7 @@
 pub mod amqp;
 #[cfg(any(test, feature = "test-support"))]
 pub mod memory;
+pub mod portrait;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -174,11 +174,20 @@ pub(super) struct Admin {
     pub listen: String,
     /// Path of a file that holds the token.
     pub token_file: String,
+    /// Path of a file that holds another token, to look only.
+    pub read_token_file: String,
+    /// Whether bodies are shown.
+    pub previews: bool,
 }
 
 impl Default for Admin {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:7380".to_owned(), token_file: String::new() }
+        Self {
+            listen: "127.0.0.1:7380".to_owned(),
+            token_file: String::new(),
+            read_token_file: String::new(),
+            previews: true,
+        }
     }
 }
 

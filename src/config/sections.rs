@@ -178,5 +178,15 @@ fn admin(check: &mut Check, raw: &schema::Admin) -> Option<Admin> {
         Some(token) => Some(token?),
         None => None,
     };
-    Some(Admin { listen: listen.ok()?, token })
+    let read_token = match raw.read_token_file.is_empty() {
+        true => None,
+        false if token.is_none() && !given => {
+            let says = "is of use only beside admin.token_file, without which everybody may write";
+            check.refuse("admin.read_token_file", says);
+            return None;
+        }
+        false => Some(credentials::token(check, "admin.read_token_file", &raw.read_token_file)?),
+    };
+    let previews = check.holds("admin.previews", raw.previews, true, "")?;
+    Some(Admin { listen: listen.ok()?, token, read_token, previews })
 }

@@ -153,4 +153,8 @@ pub struct Admin {
     pub listen: SocketAddr,
     /// What a request must carry; always present when `listen` is not loopback.
     pub token: Option<Secret>,
+    /// What a request that only looks may carry instead.
+    pub read_token: Option<Secret>,
+    /// Whether bodies are shown.
+    pub previews: bool,
 }

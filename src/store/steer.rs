@@ -103,7 +103,7 @@ impl Handle {
 }
 
 /// A position in the order of places of one state, good also when nothing stands there any more.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub(super) Bytes);
 
 impl Place {
@@ -114,7 +114,7 @@ impl Place {
 
     /// Reads [`to_text`](Self::to_text).
     pub fn from_text(text: &str) -> Option<Self> {
-        if text.len() % 2 != 0 || text.len() > 1_024 || !text.is_ascii() {
+        if !text.len().is_multiple_of(2) || text.len() > 1_024 || !text.is_ascii() {
             return None;
         }
         let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
@@ -138,6 +138,27 @@ pub struct Listing {
     pub seen: Vec<Seen>,
     /// There may be more behind the last.
     pub more: bool,
+}
+
+impl Listing {
+    /// Several parts of what is there as one, in order of place. What follows in any of them is not
+    /// passed by, so it may end before `most`.
+    pub fn merge(parts: impl IntoIterator<Item = Self>, most: usize) -> Self {
+        let (mut merged, mut until) = (Self::default(), None);
+        for part in parts {
+            if part.more {
+                let last = part.seen.last().map(|seen| seen.place.clone());
+                until = until.into_iter().chain(last).min();
+            }
+            merged.more |= part.more;
+            merged.seen.extend(part.seen);
+        }
+        merged.seen.sort_by(|a, b| a.place.cmp(&b.place));
+        merged.seen.retain(|seen| until.as_ref().is_none_or(|until| seen.place <= *until));
+        merged.more |= merged.seen.len() > most;
+        merged.seen.truncate(most);
+        merged
+    }
 }
 
 /// What an operator wants of a message.

@@ -13,6 +13,7 @@ mod lane;
 mod ledger;
 mod link;
 mod outgoing;
+pub(super) mod portrait;
 mod probe;
 mod properties;
 mod quarantine;

@@ -158,24 +158,13 @@ impl Steer for RedisStore {
         start: Start,
         most: usize,
     ) -> Result<Listing, Error> {
-        let (mut merged, mut until) = (Listing::default(), None);
         // Redis numbers ranks from zero, and none would mean all.
         let most = most.clamp(1, CALL_MAX);
+        let mut parts = Vec::new();
         for (slice, bucket) in self.buckets(destination) {
-            let listing = self.list_slice(slice, &bucket, state, &start, most).await?;
-            if listing.more {
-                // What follows in this slice must not be passed by.
-                let last = listing.seen.last().map(|seen| seen.place.clone());
-                until = until.into_iter().chain(last).min();
-            }
-            merged.more |= listing.more;
-            merged.seen.extend(listing.seen);
+            parts.push(self.list_slice(slice, &bucket, state, &start, most).await?);
         }
-        merged.seen.sort_by(|a, b| a.place.cmp(&b.place));
-        merged.seen.retain(|seen| until.as_ref().is_none_or(|until| seen.place <= *until));
-        merged.more |= merged.seen.len() > most;
-        merged.seen.truncate(most);
-        Ok(merged)
+        Ok(Listing::merge(parts, most))
     }
 
     async fn find(&self, destination: &Destination, name: &Name) -> Result<Option<Found>, Error> {

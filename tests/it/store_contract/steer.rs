@@ -122,7 +122,7 @@ async fn a_message_is_found_by_either_name_with_all_that_is_in_it(stage: Stage) 
 async fn a_cancelled_message_is_never_claimed_and_a_leased_one_says_so(stage: Stage) {
     let parked = stage.parked(Some("a"), When::At(FAR)).await;
     let leased = stage.parked(Some("b"), When::AtOnce).await;
-    assert_eq!(stage.claimed().await, [leased.clone()]);
+    assert_eq!(stage.claimed().await, std::slice::from_ref(&leased));
     let (parked_handle, leased_handle) = (stage.handle(&parked).await, stage.handle(&leased).await);
     assert_eq!(stage.step(Step::Cancel, &parked).await, Steered::Cancelled);
     assert_eq!(stage.step(Step::Cancel, &leased).await, Steered::CancelledLeased);

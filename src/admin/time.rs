@@ -1,0 +1,82 @@
+//! When something is to be due, as a request says it.
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+use utoipa::ToSchema;
+
+use super::State;
+use super::problem::Problem;
+use crate::clock::UnixMs;
+use crate::delay::{self, Headers, Value, When, Wish};
+
+/// A new due: one of the two.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schema(example = json!({"delay_ms": 60_000}))]
+pub(super) struct Due {
+    /// In so many milliseconds; 0 is now.
+    pub delay_ms: Option<u64>,
+    /// At this instant: Unix milliseconds, or RFC 3339.
+    #[schema(value_type = Option<String>, example = "2026-12-01T00:00:00Z")]
+    pub deliver_at: Option<Json>,
+}
+
+/// A new due, or none: then it keeps its own.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schema(example = json!({"deliver_at": "2026-12-01T00:00:00Z"}))]
+pub(super) struct DueOrOwn {
+    /// In so many milliseconds; 0 is now.
+    pub delay_ms: Option<u64>,
+    /// At this instant: Unix milliseconds, or RFC 3339.
+    #[schema(value_type = Option<String>, example = "2026-12-01T00:00:00Z")]
+    pub deliver_at: Option<Json>,
+}
+
+impl Due {
+    /// Reads it by the same rules as the headers of a captured message.
+    pub(super) fn read(&self, state: &State) -> Result<When, Problem> {
+        let now = state.clock.now();
+        let deliver_at = match &self.deliver_at {
+            None => None,
+            Some(Json::String(text)) => Some(Value::Text(text.as_bytes())),
+            Some(Json::Number(number)) => {
+                let ms = number.as_i64().ok_or_else(|| {
+                    Problem::invalid("deliver_at is Unix milliseconds or RFC 3339")
+                })?;
+                Some(Value::Integer(ms))
+            }
+            Some(_) => return Err(Problem::invalid("deliver_at is Unix milliseconds or RFC 3339")),
+        };
+        let delay = self.delay_ms.map(|ms| Value::Integer(i64::try_from(ms).unwrap_or(i64::MAX)));
+        if delay.is_some() == deliver_at.is_some() {
+            return Err(Problem::invalid("give one of delay_ms and deliver_at"));
+        }
+        let headers = Headers { delay, deliver_at, id: None, cancel: None };
+        match delay::read(&headers, now, state.max_delay_ms) {
+            Ok(Wish::Hold(when, _)) => Ok(when),
+            Ok(Wish::Cancel(_)) => Err(Problem::invalid("this is no cancel")),
+            Err(reason) => Err(Problem::invalid(reason.to_string())),
+        }
+    }
+}
+
+impl DueOrOwn {
+    /// `None` when it says nothing.
+    pub(super) fn read(self, state: &State) -> Result<Option<When>, Problem> {
+        let Self { delay_ms, deliver_at } = self;
+        if delay_ms.is_none() && deliver_at.is_none() {
+            return Ok(None);
+        }
+        Due { delay_ms, deliver_at }.read(state).map(Some)
+    }
+}
+
+/// The instant, for steps that must mean the same one however long they take.
+pub(super) fn instant(when: When, now: UnixMs) -> UnixMs {
+    match when {
+        When::AtOnce => now.saturating_sub(1),
+        When::In(ms) => now.saturating_add(ms),
+        When::At(due) => due,
+    }
+}
