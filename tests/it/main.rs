@@ -15,11 +15,13 @@
 //! | `crash` | kill -9 of everything, under load |
 //! | `chaos` | three replicas, and a schedule of everything at once |
 //! | `pages` | what the documentation says of the tests |
+//! | `admin` | what an operator sees and changes over HTTP |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
 #![allow(unreachable_pub, reason = "nothing is reached from outside a test binary")]
 
+mod admin;
 mod broker_contract;
 mod capture;
 mod chaos;

@@ -94,14 +94,33 @@ impl Sidecar {
 
     /// `None` when nobody listens.
     pub fn get(&self, path: &str) -> Option<(u16, String)> {
+        self.request("GET", path, &[("host", "localhost")], "")
+    }
+
+    /// The same with another method, headers of one's own and a body.
+    pub fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            .ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+        let mut request = format!("{method} {path} HTTP/1.0\r\n");
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        write!(stream, "{request}content-length: {}\r\n\r\n{body}", body.len()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let status = answer.split(' ').nth(1)?.parse().ok()?;
         Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
+    }
+
+    /// Where its admin API is.
+    pub fn address(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// Runs another sub-command to its end.
