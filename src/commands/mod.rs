@@ -1,6 +1,8 @@
 //! The sub-commands, one file each.
 
 mod check;
+mod manual;
+mod operator;
 mod run;
 mod topology;
 
@@ -15,6 +17,8 @@ use xdelay::config::{self, Config, Sources};
 #[derive(Parser)]
 #[command(name = "xdelay", version, max_term_width = 100)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    connection: operator::Connection,
     #[command(subcommand)]
     command: Command,
 }
@@ -33,6 +37,15 @@ enum Command {
         #[arg(long, value_enum, default_value_t)]
         format: topology::Format,
     },
+    #[command(flatten)]
+    Order(operator::Order),
+    /// Print the completions of a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page
+    Man,
 }
 
 /// Where the configuration comes from, besides the environment (XDELAY_<SECTION>__<KEY>).
@@ -57,6 +70,12 @@ impl Arguments {
         match self.command {
             Command::Run(settings) => run::run(settings.load()?),
             Command::Check(settings) => check::run(settings.load()?),
+            Command::Order(order) => operator::run(self.connection, order),
+            Command::Completions { shell } => {
+                manual::completions(shell);
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Man => manual::page(),
             Command::Topology { settings, format } => {
                 topology::run(&settings.load()?, format);
                 Ok(ExitCode::SUCCESS)

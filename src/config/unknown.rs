@@ -82,9 +82,12 @@ fn respell(tree: &Tree, section: &str, name: &str) -> String {
     if tree.has(&full) { full } else { section.to_owned() }
 }
 
+/// What the commands that talk to a running xdelay read by themselves.
+const ADMIN_URL: &str = "XDELAY_ADMIN_URL";
+
 /// What is wrong with a variable `XDELAY_...` that has no `__`; `None` if it is not meant for us.
 pub(super) fn variable(name: &str, value: &str, tree: &Tree) -> Option<Problem> {
-    if is_service_link(name, value) {
+    if is_service_link(name, value) || name == ADMIN_URL {
         return None;
     }
     // Without the prefix, which would make every name look alike.

@@ -16,6 +16,7 @@
 //! | `chaos` | three replicas, and a schedule of everything at once |
 //! | `pages` | what the documentation says of the tests |
 //! | `admin` | what an operator sees and changes over HTTP |
+//! | `operator` | the sub-commands that talk to a running xdelay |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
@@ -33,6 +34,7 @@ mod fidelity;
 mod loops;
 mod lua;
 mod network;
+mod operator;
 mod pages;
 mod redis_faults;
 mod store_contract;

@@ -1,0 +1,132 @@
+//! `xdelay cancel`, `reschedule`, `release`, `revive`, `bury`, `pause` and `resume`
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::api::{Api, escape, query};
+use super::{Of, Order, Whom};
+
+/// The step's name in the API, with whom, and what it needs to know.
+pub(super) fn of(order: Order) -> anyhow::Result<(&'static str, Whom, Value)> {
+    let due = |after: Option<u64>, at: Option<u64>| match (after, at) {
+        (Some(ms), _) => json!({"delay_ms": ms}),
+        (None, Some(ms)) => json!({"deliver_at": ms}),
+        (None, None) => json!({}),
+    };
+    Ok(match order {
+        Order::Cancel(whom) => ("cancel", whom, json!({})),
+        Order::Release(whom) => ("release", whom, json!({})),
+        Order::Reschedule { after: None, at: None, .. } => {
+            bail!("say when: --in 2h, or --at 2026-12-01T00:00:00Z");
+        }
+        Order::Reschedule { whom, after, at } => ("reschedule", whom, due(after, at)),
+        Order::Revive { whom, after, at } => ("revive", whom, due(after, at)),
+        Order::Bury { whom, reason } => {
+            ("bury", whom, reason.map_or(json!({}), |reason| json!({"reason": reason})))
+        }
+        Order::Ls { .. }
+        | Order::Show(_)
+        | Order::Stats { .. }
+        | Order::History { .. }
+        | Order::Pause { .. }
+        | Order::Resume { .. } => bail!("this is no step with messages"),
+    })
+}
+
+/// Takes a step with one message.
+pub(super) fn one(
+    api: &Api,
+    step: &str,
+    id: &str,
+    of: &Of,
+    body: &Value,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let query = query(&[("destination", of.destination.clone()), ("broker", of.broker.clone())]);
+    let done = match step {
+        "cancel" => api.delete(&format!("/v1/messages/{}{query}", escape(id)))?,
+        _ => api.post(&format!("/v1/messages/{}/{step}{query}", escape(id)), body)?,
+    };
+    if json {
+        println!("{done}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let said = match done["result"].as_str().unwrap_or_default() {
+        "cancelled" => "cancelled: it is not delivered".to_owned(),
+        "cancelled_possibly_delivered" => {
+            "cancelled, possibly after it was delivered: a replica had taken it to release it"
+                .into()
+        }
+        "rescheduled" if step == "release" => "released now".to_owned(),
+        "rescheduled" => format!("due at {} now", at(&done["due"])),
+        "revived" => "parked again".to_owned(),
+        other => other.replace('_', " "),
+    };
+    println!("{}: {said}", done["uid"].as_str().unwrap_or(id));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Pauses or resumes a destination.
+pub(super) fn stand(
+    api: &Api,
+    destination: &str,
+    broker: Option<&str>,
+    step: &str,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let query = query(&[("broker", broker.map(str::to_owned))]);
+    let path = format!("/v1/destinations/{}/{step}{query}", escape(destination));
+    let standing = api.post(&path, &json!({}))?;
+    match (json, standing["paused"].as_bool()) {
+        (true, _) => println!("{standing}"),
+        (false, Some(true)) => {
+            println!(
+                "{destination}: paused; what comes due waits until `xdelay resume {destination}`"
+            );
+        }
+        (false, _) => println!("{destination}: goes on"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn at(ms: &Value) -> String {
+    let nanos = i128::from(ms.as_u64().unwrap_or_default()) * 1_000_000;
+    let time = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();
+    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| ms.to_string())
+}
+
+/// Reads `90s`, `2h`, `1d 6h` as milliseconds.
+pub(super) fn duration(text: &str) -> Result<u64, String> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|_| "it is a duration such as 90s, 15m, 2h or 3d".to_owned())?;
+    u64::try_from(duration.as_millis()).map_err(|_| "it is too long".to_owned())
+}
+
+/// Reads RFC 3339, or Unix milliseconds.
+pub(super) fn instant(text: &str) -> Result<u64, String> {
+    if let Ok(ms) = text.parse() {
+        return Ok(ms);
+    }
+    let time = OffsetDateTime::parse(text, &Rfc3339)
+        .map_err(|_| "it is an instant such as 2026-12-01T00:00:00Z, or Unix milliseconds")?;
+    u64::try_from(time.unix_timestamp_nanos() / 1_000_000)
+        .map_err(|_| "it lies before 1970".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        assert_eq!(duration("90s"), Ok(90_000));
+        assert!(duration("soon").is_err());
+        assert_eq!(instant("2026-11-21T16:00:00Z"), Ok(1_795_276_800_000));
+        assert_eq!(instant("1795276800000"), Ok(1_795_276_800_000));
+        assert!(instant("tomorrow").expect_err("no instant").contains("2026-12-01"));
+    }
+}
