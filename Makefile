@@ -41,6 +41,7 @@ lint: ## formatting, clippy and documentation, warnings being errors
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked
+	dev/promtool check rules ops/alerts.yml
 
 bench: ## measure throughput and lateness
 	dev/bench

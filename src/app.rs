@@ -15,7 +15,7 @@ use anyhow::Context;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-pub use self::parts::Parts;
+pub use self::parts::{Parts, store};
 pub use self::watch::Watched;
 use crate::admin;
 use crate::config::{self, Config};

@@ -44,6 +44,7 @@ pub struct Metrics {
     leased: Family<Labels, Gauge>,
     dead: Family<Labels, Gauge>,
     overdue: Family<Labels, Gauge>,
+    paused: Family<Labels, Gauge>,
     due_in: Family<Labels, Gauge>,
     healthy: Family<Labels, Gauge>,
     reconnects: Family<Labels, Counter>,
@@ -79,6 +80,7 @@ impl Metrics {
             leased: Family::default(),
             dead: Family::default(),
             overdue: Family::default(),
+            paused: Family::default(),
             due_in: Family::default(),
             healthy: Family::default(),
             reconnects: Family::default(),
@@ -114,6 +116,7 @@ impl Metrics {
         to.register("leased", "Messages being released", self.leased.clone());
         to.register("dead", "Messages buried", self.dead.clone());
         to.register("overdue", "Parked messages whose due has come", self.overdue.clone());
+        to.register("paused", "1 while an operator holds releases back", self.paused.clone());
         let help = "Parked messages with at most `le` seconds to their due";
         to.register("due_in_seconds", help, self.due_in.clone());
         to.register("healthy", "1 while a part is well, 0 while it is not", self.healthy.clone());
@@ -160,6 +163,7 @@ impl Metrics {
         set(&self.leased, census.leased);
         set(&self.dead, census.dead);
         set(&self.overdue, census.overdue);
+        set(&self.paused, u64::from(census.paused));
         let bounds = DUE_IN_BOUNDS_MS.iter().map(|ms| (ms / 1_000).to_string());
         let within = census.due_within.iter().chain([&census.parked]);
         for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(within) {

@@ -104,7 +104,11 @@ impl Parts {
     }
 }
 
-fn store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<Arc<dyn Steer>> {
+/// The store that the configuration names; nothing connects yet.
+///
+/// # Errors
+/// When it cannot be used: its address makes no sense, or its file is not ours.
+pub fn store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<Arc<dyn Steer>> {
     let clock = Arc::clone(clock);
     let redis = match &config.store {
         config::Store::Redis(redis) => redis,

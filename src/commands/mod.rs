@@ -5,6 +5,7 @@ mod manual;
 mod operator;
 mod run;
 mod topology;
+mod transfer;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,6 +40,10 @@ enum Command {
     },
     #[command(flatten)]
     Order(operator::Order),
+    /// Write all that is parked or dead to stdout, to move it; stop xdelay before
+    Export(Settings),
+    /// Park what an export wrote, from stdin
+    Import(Settings),
     /// Print the completions of a shell
     Completions {
         /// Which shell
@@ -71,6 +76,8 @@ impl Arguments {
             Command::Run(settings) => run::run(settings.load()?),
             Command::Check(settings) => check::run(settings.load()?),
             Command::Order(order) => operator::run(self.connection, order),
+            Command::Export(settings) => transfer::export(&settings.load()?),
+            Command::Import(settings) => transfer::import(&settings.load()?),
             Command::Completions { shell } => {
                 manual::completions(shell);
                 Ok(ExitCode::SUCCESS)

@@ -80,7 +80,7 @@ pub(super) struct Filter {
 #[derive(Args)]
 pub(super) struct Whom {
     /// The uid; with --destination the producer's own id
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    #[arg(conflicts_with = "all")]
     id: Option<String>,
     #[command(flatten)]
     of: Of,
@@ -204,7 +204,10 @@ pub(super) fn run(connection: Connection, order: Order) -> anyhow::Result<ExitCo
             let (name, whom, body) = steps::of(step)?;
             match &whom.id {
                 Some(id) => steps::one(&api, name, id, &whom.of, &body, json),
-                None => bulk::many(&api, name, &whom, body, json),
+                None if whom.all => bulk::many(&api, name, &whom, body, json),
+                None => anyhow::bail!(
+                    "say which: a uid, or a producer's id with --destination; or --all with a filter"
+                ),
             }
         }
     }

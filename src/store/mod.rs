@@ -63,6 +63,7 @@ mod lease;
 mod proof;
 pub mod redis;
 mod steer;
+pub mod transfer;
 
 use std::time::Duration;
 

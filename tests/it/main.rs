@@ -14,7 +14,7 @@
 //! | `network` | bad weather between xdelay and its neighbours |
 //! | `crash` | kill -9 of everything, under load |
 //! | `chaos` | three replicas, and a schedule of everything at once |
-//! | `pages` | what the documentation says of the tests |
+//! | `pages` | what documentation, alerts and dashboard say is so |
 //! | `admin` | what an operator sees and changes over HTTP |
 //! | `operator` | the sub-commands that talk to a running xdelay |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |

@@ -130,3 +130,33 @@ async fn an_xdelay_that_is_not_there_is_said() {
         assert!(String::from_utf8_lossy(&output.stdout).contains(expected), "{command:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_parked_moves_to_another_store() {
+    let mut stage = Stage::new().await;
+    stage.park("soon", 2_000);
+    stage.park("dead", HOUR);
+    stage.park("later", HOUR);
+    let orders = stage.orders.clone();
+    stage.says(&["bury", "dead", "-d", &orders, "--reason", "wrong price"], "buried");
+    assert!(stage.sidecar.stop().await);
+    let written = stage.sidecar.output_of(&["export"]);
+    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    assert_eq!(written.stdout.split(|byte| *byte == b'\n').filter(|it| !it.is_empty()).count(), 3);
+
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut elsewhere = stage.sidecar.twin();
+    elsewhere.park_in(directory.path());
+    let odd = elsewhere.output_with(&["import"], b"{}\n");
+    assert!(!odd.status.success() && String::from_utf8_lossy(&odd.stderr).contains("line 1"));
+    for _ in 0..2 {
+        // Twice, as after one that was cut off: what is there already is left as it is.
+        let read = elsewhere.output_with(&["import"], &written.stdout);
+        assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    }
+    elsewhere.start().await;
+    stage.sidecar = elsewhere;
+    assert_eq!(stage.next_body().await, "soon");
+    stage.says(&["ls", "-d", &orders], "later");
+    stage.says(&["ls", "--state", "dead", "-d", &orders], "wrong price");
+}

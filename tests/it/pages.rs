@@ -3,6 +3,10 @@
 use std::path::Path;
 
 const RELIABILITY: &str = include_str!("../../docs/reliability.md");
+const ALERTS: &str = include_str!("../../ops/alerts.yml");
+const DASHBOARD: &str = include_str!("../../ops/dashboard.json");
+const METRICS: &str = include_str!("../../src/metrics.rs");
+const RUNBOOKS: &str = include_str!("../../docs/runbooks.md");
 
 /// The source of a module of this binary, its sub-modules included.
 fn source(module: &str) -> String {
@@ -27,5 +31,38 @@ fn every_test_that_the_matrix_names_is_there() {
             .iter()
             .any(|definition| source.contains(definition));
         assert!(is_there, "docs/reliability.md names {name}, which is not there");
+    }
+}
+
+/// Every name that `/metrics` can show, without the endings that the format adds. One that has not
+/// counted yet is not shown, so they are read where they are registered.
+fn metric_names() -> Vec<String> {
+    let registered = METRICS.split("register(").skip(1);
+    let names = registered.filter_map(|rest| rest.split('"').nth(1));
+    names.map(|name| format!("xdelay_{name}")).collect()
+}
+
+#[test]
+fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
+    let known = metric_names();
+    for page in [ALERTS, DASHBOARD] {
+        let words = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named: Vec<_> = words.filter(|word| word.starts_with("xdelay_")).collect();
+        assert!(named.len() > 5);
+        for name in named {
+            let bare = name.trim_end_matches("_bucket").trim_end_matches("_total");
+            assert!(known.iter().any(|known| known == bare), "{name} is no metric of xdelay");
+        }
+    }
+}
+
+#[test]
+fn every_alert_has_its_runbook() {
+    let named: Vec<_> =
+        ALERTS.lines().filter_map(|it| it.trim().strip_prefix("- alert: ")).collect();
+    assert!(named.len() > 5);
+    for alert in named {
+        assert!(RUNBOOKS.contains(&format!("## {alert}\n")), "{alert} has no runbook");
+        assert!(ALERTS.contains(&format!("runbooks.md#{}", alert.to_lowercase())), "{alert}");
     }
 }

@@ -128,6 +128,15 @@ impl Sidecar {
         self.command(arguments).output().expect("xdelay runs")
     }
 
+    /// The same with something on stdin.
+    pub fn output_with(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("xdelay runs");
+        child.stdin.take().expect("a pipe").write_all(input).expect("written");
+        child.wait_with_output().expect("it ends")
+    }
+
     /// `kill -9`
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {

@@ -1,0 +1,87 @@
+//! A message as a line of text, to move it to another store: `xdelay export` writes them, `xdelay
+//! import` reads them.
+//!
+//! One JSON object a line. The message itself is the envelope that a store keeps, so it is read by
+//! the same rules: every version ever written, and what is damaged is told apart.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::envelope;
+use super::{Entry, Found, State};
+use crate::broker::portrait::portray;
+use crate::clock::UnixMs;
+use crate::delay::When;
+use crate::message::{BrokerKind, Destination, Message, Reason, Uid};
+
+/// What a line holds.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    broker: String,
+    destination: String,
+    uid: String,
+    /// Of what is parked: when it is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<UnixMs>,
+    /// Of what is dead: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// The envelope, base64.
+    envelope: String,
+}
+
+/// Writes a message that was found; `None` while a replica is releasing it.
+///
+/// # Errors
+/// Why it cannot be read here.
+pub fn to_line(
+    destination: &Destination,
+    found: &Found,
+) -> Result<Option<String>, envelope::Fault> {
+    let message = found.message.as_ref().map_err(Clone::clone)?;
+    let (due, reason) = match found.seen.state {
+        State::Leased => return Ok(None),
+        State::Parked => (Some(found.seen.due), None),
+        State::Dead => (None, Some(found.seen.reason.clone().unwrap_or_default())),
+    };
+    let line = Line {
+        broker: destination.broker.as_str().to_owned(),
+        destination: destination.name.to_string(),
+        uid: message.uid.to_string(),
+        due,
+        reason,
+        envelope: STANDARD.encode(envelope::pack(message)),
+    };
+    Ok(serde_json::to_string(&line).ok())
+}
+
+/// Reads what [`to_line`] wrote, as the entry that parks or buries it again.
+///
+/// # Errors
+/// What is wrong with the line.
+pub fn from_line(line: &str) -> Result<(Destination, Entry), String> {
+    let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    let broker = BrokerKind::parse(&line.broker)
+        .ok_or_else(|| format!("this version knows no broker `{}`", line.broker))?;
+    let destination = Destination { broker, name: line.destination.into() };
+    let uid = Uid::parse(&line.uid).ok_or("its uid is none")?;
+    let packed = STANDARD.decode(&line.envelope).map_err(|error| error.to_string())?;
+    let message = envelope::unpack(uid, Bytes::from(packed)).map_err(|fault| fault.to_string())?;
+    let entry = match (line.due, line.reason) {
+        (Some(due), None) => {
+            let priority = priority(&message);
+            Entry::Park { message, when: When::At(due), priority }
+        }
+        (None, Some(reason)) => Entry::Bury { message, reason: Reason::new("imported", reason) },
+        _ => return Err("it has either a due or a reason".to_owned()),
+    };
+    Ok((destination, entry))
+}
+
+fn priority(message: &Message) -> u8 {
+    let portrait = portray(&message.content).unwrap_or_default();
+    let priority = portrait.properties.get("priority").and_then(serde_json::Value::as_u64);
+    priority.and_then(|priority| u8::try_from(priority).ok()).unwrap_or(0)
+}
