@@ -22,6 +22,8 @@ use crate::store::redis::{RedisStore, Settings};
 #[derive(Clone)]
 pub struct Parts {
     pub(super) broker: Arc<dyn Broker>,
+    pub(super) amqp: Arc<AmqpBroker>,
+    pub(super) clock: Arc<StoreClock>,
     pub(super) store: Arc<dyn Store>,
     pub(super) destinations: Arc<Destinations>,
     pub(super) health: Arc<Health>,
@@ -40,8 +42,8 @@ impl Parts {
         health.expect(START);
         let metrics = Arc::new(Metrics::default());
         let store = store(config, &clock)?;
-        let broker: Arc<dyn Broker> =
-            Arc::new(AmqpBroker::new(config, Arc::clone(&clock), &health, &metrics));
+        let amqp = Arc::new(AmqpBroker::new(config, Arc::clone(&clock), &health, &metrics));
+        let broker: Arc<dyn Broker> = Arc::<AmqpBroker>::clone(&amqp);
         let releasing = Arc::new(release::Shared {
             broker: Arc::clone(&broker),
             store: Arc::clone(&store),
@@ -49,12 +51,14 @@ impl Parts {
             claim_bytes: config.intake.memory / 4,
             in_flight: Arc::new(Semaphore::new(config.release.max_in_flight)),
             limiter: Limiter::new(config.release.rate_limit),
-            clock,
+            clock: Arc::clone(&clock),
             health: Arc::clone(&health),
         });
         Ok(Self {
             destinations: Arc::new(Destinations::new(Arc::clone(&store))),
             broker,
+            amqp,
+            clock,
             store,
             health,
             metrics,

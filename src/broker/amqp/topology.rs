@@ -105,7 +105,7 @@ fn fronts(destination: &str, front_kind: Front) -> Vec<Item> {
             name: splitter.clone(),
             kind: ExchangeKind::Headers,
             internal: front_kind == Front::Topic,
-            arguments: table([("alternate-exchange", text(destination))]),
+            arguments: alternate(destination),
         },
         Item::Binding {
             source: splitter.clone(),
@@ -136,6 +136,15 @@ fn fronts(destination: &str, front_kind: Front) -> Vec<Item> {
         });
     }
     items
+}
+
+/// Where undelayed messages go on to. The default exchange cannot be an alternate; only the proxy
+/// publishes to its capture, and nothing but what is to be delayed.
+fn alternate(destination: &str) -> FieldTable {
+    match destination {
+        "" => FieldTable::default(),
+        _ => table([("alternate-exchange", text(destination))]),
+    }
 }
 
 fn queue_arguments() -> FieldTable {

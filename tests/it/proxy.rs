@@ -1,0 +1,8 @@
+//! Clients that change nothing but the URL.
+
+mod bytes;
+mod captures;
+mod clients;
+mod delays;
+mod refusals;
+mod support;
