@@ -13,7 +13,7 @@ const AROUND: usize = "xdelay..rescue".len();
 /// AMQP counts the length of a name in one byte.
 const MAX_NAME: usize = 255;
 /// Exchanges that stand beside `xdelay.<name>` and are called `xdelay.<name><suffix>`.
-const BESIDE: [&str; 2] = [".rescue", ".split"];
+const BESIDE: [&str; 3] = [".delayed", ".rescue", ".split"];
 
 /// Checks the list as a whole and every name in it; it may be empty where there is a proxy.
 pub(super) fn check(check: &mut Check, names: &[String], proxied: bool) -> Option<Vec<String>> {

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use bytes::BytesMut;
 
-use super::frames::{Lead, METHOD, Pass, Passed, Step, Violation};
-use super::methods::{self, Code};
+use super::frames::{Lead, METHOD, MethodId, Pass, Passed, Step, Violation};
+use super::methods;
 
 /// The walk over what the broker sends to one client.
 #[derive(Default)]
@@ -30,9 +30,9 @@ impl Answers {
     }
 
     /// Closes a channel towards the client, at the next end of a frame.
-    pub(super) fn close_channel(&mut self, channel: u16, why: &str) {
+    pub(super) fn close_channel(&mut self, channel: u16, blamed: MethodId, why: &str) {
         self.closing.insert(channel);
-        methods::write_channel_close(&mut self.inserted, channel, Code::PreconditionFailed, why);
+        methods::write_channel_close(&mut self.inserted, channel, blamed, why);
     }
 
     /// Tells the client that a channel is closed, as it wished.
@@ -136,11 +136,10 @@ mod tests {
     fn a_closed_channel_is_silent_until_the_broker_has_closed_it() {
         let mut answers = Answers::default();
         bytewise(&mut answers, &method(0, methods::CONNECTION_OPEN_OK));
-        answers.close_channel(3, "because");
+        answers.close_channel(3, methods::BASIC_PUBLISH, "because");
         let deliver = [method(3, (60, 60)), method(4, (60, 60))].concat();
         let mut closed = BytesMut::new();
-        let code = Code::PreconditionFailed;
-        methods::write_channel_close(&mut closed, 3, code, "because");
+        methods::write_channel_close(&mut closed, 3, methods::BASIC_PUBLISH, "because");
         let expected = [closed.to_vec(), method(4, (60, 60))].concat();
         assert_eq!(bytewise(&mut answers, &deliver), expected);
         // The broker's own close is answered for the client.

@@ -16,7 +16,7 @@ use super::destinations::Fate;
 use super::frames::{BEAT, Violation};
 use super::methods::{self, Code};
 use super::pipe::Pipe;
-use super::requests::{Event, Requests, Rules, Stop};
+use super::requests::{Event, Question, Requests, Rules, Stop};
 use crate::shutdown::Shutdown;
 
 /// Once one side has ended, how long the other may take.
@@ -26,8 +26,8 @@ const FAREWELL_WITHIN: Duration = Duration::from_secs(3);
 
 /// What decides, and what can be asked where that is not known yet.
 pub(super) trait Desk: Rules + Send + Sync + 'static {
-    /// Finds out what becomes of publishes to an exchange, in bounded time.
-    fn ask(self: Arc<Self>, exchange: String) -> BoxFuture<'static, (String, Fate)>;
+    /// Finds it out, in bounded time.
+    fn ask(self: Arc<Self>, question: Question) -> BoxFuture<'static, (Question, Fate)>;
 }
 
 /// A stream of bytes in both directions.
@@ -60,7 +60,7 @@ pub(super) struct Connection<C, B, R> {
     down: Pipe,
     /// Why nothing more is taken from the client for now.
     stop: Stop,
-    asked: Option<BoxFuture<'static, (String, Fate)>>,
+    asked: Option<BoxFuture<'static, (Question, Fate)>>,
     /// While something is asked: when the broker has to hear a heartbeat.
     beat_at: Option<Instant>,
 }
@@ -134,10 +134,10 @@ impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
                         self.up.give_up();
                     }
                 }
-                (exchange, fate) = asked(&mut self.asked), if self.asked.is_some() => {
+                (question, fate) = asked(&mut self.asked), if self.asked.is_some() => {
                     self.asked = None;
                     self.beat_at = None;
-                    self.requests.answer(exchange, fate);
+                    self.requests.answer(question, fate);
                     self.stop = Stop::More;
                 }
                 () = wait_until(wake), if wake.is_some() => match end_by {
@@ -160,8 +160,8 @@ impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
         if !self.up.is_writing() && !held {
             let requests = &mut self.requests;
             self.stop = self.up.pass(|input, out| requests.pass(input, out))?;
-            if let (Stop::Ask(exchange), None) = (&self.stop, &self.asked) {
-                self.asked = Some(Arc::clone(&self.desk).ask(exchange.clone()));
+            if let (Stop::Ask(question), None) = (&self.stop, &self.asked) {
+                self.asked = Some(Arc::clone(&self.desk).ask(question.clone()));
                 self.beat_at = self.next_beat();
             }
             self.hear();
@@ -191,7 +191,9 @@ impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
     fn hear(&mut self) {
         for event in self.requests.events() {
             match event {
-                Event::Refused(channel, why) => self.answers.close_channel(channel, &why),
+                Event::Refused(channel, method, why) => {
+                    self.answers.close_channel(channel, method, &why);
+                }
                 Event::Closed(channel) => self.answers.confirm_close(channel),
             }
         }
@@ -226,7 +228,7 @@ impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
     }
 }
 
-async fn asked(asked: &mut Option<BoxFuture<'static, (String, Fate)>>) -> (String, Fate) {
+async fn asked(asked: &mut Option<BoxFuture<'static, (Question, Fate)>>) -> (Question, Fate) {
     match asked {
         Some(asked) => asked.await,
         None => std::future::pending().await,

@@ -1,7 +1,7 @@
 //! Which exchanges may be delayed for, and that their captures stand before anything is sent there.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use tokio::sync::Mutex as AsyncMutex;
@@ -39,6 +39,8 @@ pub(super) struct Delayable {
     destinations: Arc<Destinations>,
     /// Whose capture is known to stand.
     standing: RwLock<HashSet<Vec<u8>>>,
+    /// What was declared as the plugin's, here or by another replica or process before.
+    declared: RwLock<HashSet<Vec<u8>>>,
     /// One connection asks, the others wait for its answer.
     asking: Mutex<HashMap<String, Arc<AsyncMutex<()>>>>,
 }
@@ -56,13 +58,65 @@ impl Delayable {
             broker,
             destinations,
             standing: RwLock::default(),
+            declared: RwLock::default(),
             asking: Mutex::default(),
         }
     }
 
     /// Whether messages to this exchange may be delayed. What is captured already never is again.
     pub(super) fn includes(&self, exchange: &[u8]) -> bool {
-        !exchange.starts_with(PREFIX.as_bytes()) && self.patterns.matches(exchange)
+        if exchange.starts_with(PREFIX.as_bytes()) || self.patterns.excludes(exchange) {
+            return false;
+        }
+        self.patterns.matches(exchange) || read(&self.declared).contains(exchange)
+    }
+
+    /// Whether the exchange, declared as the plugin's, is one that is delayed for and not noted.
+    pub(super) fn must_note(&self, exchange: &[u8], vhost: &[u8]) -> bool {
+        self.may_be_declared(exchange, vhost) && !read(&self.declared).contains(exchange)
+    }
+
+    /// Whether the exchange could be noted as the plugin's.
+    pub(super) fn may_be_declared(&self, exchange: &[u8], vhost: &[u8]) -> bool {
+        vhost == self.vhost
+            && exchange.len() <= NAME_MAX
+            && std::str::from_utf8(exchange).is_ok()
+            && !exchange.starts_with(PREFIX.as_bytes())
+            && !self.patterns.excludes(exchange)
+    }
+
+    /// It is deleted: whether it is there again will have to be asked.
+    pub(super) fn forget(&self, exchange: &[u8]) {
+        write(&self.standing).remove(exchange);
+    }
+
+    /// Notes that it was declared as the plugin's; the broker remembers it for everybody.
+    pub(super) async fn note(&self, exchange: &str) -> Fate {
+        let why = match timeout(HOLD_MAX, self.broker.mark(exchange)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(why)) => Some(why),
+            Err(_) => Some("no answer in time".to_owned()),
+        };
+        if let Some(why) = why {
+            let known = "only this xdelay knows, until it stops, that it was declared as delayed";
+            tracing::warn!(exchange, why, known);
+        }
+        write(&self.declared).insert(exchange.as_bytes().to_vec());
+        Fate::Capture
+    }
+
+    /// What becomes of messages that are dead-lettered into an exchange: only what was declared as
+    /// the plugin's is captured. An ordinary exchange would have them at once, as it always did.
+    pub(super) async fn ask_dead_letter(&self, exchange: &str) -> Fate {
+        if !read(&self.declared).contains(exchange.as_bytes()) {
+            match timeout(HOLD_MAX, self.broker.is_marked(exchange)).await {
+                Ok(true) => {
+                    write(&self.declared).insert(exchange.as_bytes().to_vec());
+                }
+                _ => return Fate::Forward,
+            }
+        }
+        self.ask(exchange).await
     }
 
     /// What is known of a publish to be delayed; `None` where it must be [asked](Self::ask).
@@ -73,8 +127,7 @@ impl Delayable {
             let why = format!("xdelay delays messages of vhost '{ours}' only, not of '{theirs}'");
             return Some(Fate::Refuse(why));
         }
-        let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
-        if standing.contains(exchange) {
+        if read(&self.standing).contains(exchange) {
             return Some(Fate::Capture);
         }
         if exchange.len() > NAME_MAX {
@@ -116,14 +169,20 @@ impl Delayable {
                 let opened = self.destinations.open(&Destination::amqp(exchange)).await;
                 opened.map_err(|error| error.to_string())?;
             }
-            let mut standing = self.standing.write().unwrap_or_else(PoisonError::into_inner);
-            standing.insert(exchange.as_bytes().to_vec());
+            write(&self.standing).insert(exchange.as_bytes().to_vec());
         }
         Ok(capture)
     }
 
     fn stands(&self, exchange: &str) -> bool {
-        let standing = self.standing.read().unwrap_or_else(PoisonError::into_inner);
-        standing.contains(exchange.as_bytes())
+        read(&self.standing).contains(exchange.as_bytes())
     }
+}
+
+fn read(names: &RwLock<HashSet<Vec<u8>>>) -> RwLockReadGuard<'_, HashSet<Vec<u8>>> {
+    names.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write(names: &RwLock<HashSet<Vec<u8>>>) -> RwLockWriteGuard<'_, HashSet<Vec<u8>>> {
+    names.write().unwrap_or_else(PoisonError::into_inner)
 }

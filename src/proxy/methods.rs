@@ -11,6 +11,9 @@ const CONNECTION_CLOSE: MethodId = (10, 50);
 pub(super) const CHANNEL_OPEN: MethodId = (20, 10);
 pub(super) const CHANNEL_CLOSE: MethodId = (20, 40);
 pub(super) const CHANNEL_CLOSE_OK: MethodId = (20, 41);
+pub(super) const EXCHANGE_DECLARE: MethodId = (40, 10);
+pub(super) const EXCHANGE_DELETE: MethodId = (40, 20);
+pub(super) const QUEUE_DECLARE: MethodId = (50, 10);
 pub(super) const BASIC_PUBLISH: MethodId = (60, 40);
 
 /// The codes that xdelay itself closes a channel or connection with.
@@ -76,10 +79,10 @@ pub(super) fn vhost(payload: &[u8]) -> Option<&[u8]> {
     short(payload.get(4..)?).map(|(vhost, _)| vhost)
 }
 
-/// Appends a `channel.close` that blames a publish.
-pub(super) fn write_channel_close(to: &mut BytesMut, channel: u16, code: Code, text: &str) {
-    let (class, method) = BASIC_PUBLISH;
-    write_close(to, channel, CHANNEL_CLOSE, (code, text), (class, method));
+/// Appends a `channel.close` that blames a method, in the broker's form.
+pub(super) fn write_channel_close(to: &mut BytesMut, channel: u16, blamed: MethodId, why: &str) {
+    let text = format!("PRECONDITION_FAILED - {why}");
+    write_close(to, channel, CHANNEL_CLOSE, (Code::PreconditionFailed, &text), blamed);
 }
 
 /// Appends a `channel.close-ok`.
@@ -177,13 +180,14 @@ mod tests {
     #[test]
     fn a_close_says_why_in_what_room_there_is() {
         let mut out = BytesMut::new();
-        write_channel_close(&mut out, 3, Code::PreconditionFailed, &"ü".repeat(200));
+        write_channel_close(&mut out, 3, BASIC_PUBLISH, &"ü".repeat(200));
         let AMQPFrame::Method(3, AMQPClass::Channel(channel::AMQPMethod::Close(close))) =
             read_back(&out)
         else {
             panic!("{out:?}");
         };
         assert_eq!((close.reply_code, close.class_id, close.method_id), (406, 60, 40));
-        assert_eq!(close.reply_text.to_string(), "ü".repeat(127));
+        let text = format!("PRECONDITION_FAILED - {}", "ü".repeat(116));
+        assert_eq!(close.reply_text.to_string(), text);
     }
 }

@@ -11,6 +11,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `frames`, `methods`, `content`, `table` | AMQP, as far as it is looked into |
+//! | `declares` | what users of the delayed-message plugin declare |
 //! | `requests`, `answers` | the walk over each direction: what is changed, and nothing else is |
 //! | `destinations`, `pattern` | which exchanges are delayed for, and that their captures stand |
 //! | `connection`, `pipe` | both directions of one client, bounded in memory and time |
@@ -19,6 +20,7 @@
 mod answers;
 mod connection;
 mod content;
+mod declares;
 mod destinations;
 mod frames;
 mod methods;
@@ -44,7 +46,7 @@ use tokio::time::{Instant, timeout_at};
 use self::connection::{Connection, Desk, End};
 use self::destinations::{Delayable, Fate};
 use self::pattern::Patterns;
-use self::requests::Rules;
+use self::requests::{Question, Rules};
 use self::upstream::Upstream;
 use crate::broker::amqp::AmqpBroker;
 use crate::clock::{StoreClock, UnixMs, millis};
@@ -218,13 +220,29 @@ impl Rules for Shared {
     fn max_ms(&self) -> u64 {
         self.max_ms
     }
+
+    fn must_note(&self, exchange: &[u8], vhost: &[u8]) -> bool {
+        self.delayable.must_note(exchange, vhost)
+    }
+
+    fn may_be_declared(&self, exchange: &[u8], vhost: &[u8]) -> bool {
+        self.delayable.may_be_declared(exchange, vhost)
+    }
+
+    fn forget(&self, exchange: &[u8]) {
+        self.delayable.forget(exchange);
+    }
 }
 
 impl Desk for Shared {
-    fn ask(self: Arc<Self>, exchange: String) -> BoxFuture<'static, (String, Fate)> {
+    fn ask(self: Arc<Self>, question: Question) -> BoxFuture<'static, (Question, Fate)> {
         async move {
-            let fate = self.delayable.ask(&exchange).await;
-            (exchange, fate)
+            let fate = match &question {
+                Question::Publish(exchange) => self.delayable.ask(exchange).await,
+                Question::DeadLetter(exchange) => self.delayable.ask_dead_letter(exchange).await,
+                Question::Declared(exchange) => self.delayable.note(exchange).await,
+            };
+            (question, fate)
         }
         .boxed()
     }

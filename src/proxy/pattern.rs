@@ -11,14 +11,14 @@ impl Patterns {
 
     /// Whether one includes the name, and none excludes it.
     pub(super) fn matches(&self, name: &[u8]) -> bool {
-        let (mut included, mut excluded) = (false, false);
-        for pattern in &self.0 {
-            match pattern.strip_prefix('!') {
-                Some(pattern) => excluded |= matches(pattern.as_bytes(), name),
-                None => included |= matches(pattern.as_bytes(), name),
-            }
-        }
-        included && !excluded
+        let mut including = self.0.iter().filter(|pattern| !pattern.starts_with('!'));
+        including.any(|pattern| matches(pattern.as_bytes(), name)) && !self.excludes(name)
+    }
+
+    /// Whether one excludes the name.
+    pub(super) fn excludes(&self, name: &[u8]) -> bool {
+        let mut excluding = self.0.iter().filter_map(|pattern| pattern.strip_prefix('!'));
+        excluding.any(|pattern| matches(pattern.as_bytes(), name))
     }
 }
 

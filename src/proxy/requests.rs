@@ -6,6 +6,8 @@
 //! second. They nearly always come together. Where frames of other channels come between them, the
 //! method alone is held back, which changes nothing: channels know nothing of each other.
 
+mod declaring;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -13,8 +15,8 @@ use bytes::BytesMut;
 
 use super::content::Content;
 use super::destinations::{Fate, PREFIX};
-use super::frames::{self, HEADER, Lead, METHOD, Pass, Passed, Step, Violation};
-use super::methods::{self, Code, Publish, Tuned};
+use super::frames::{self, HEADER, Lead, METHOD, MethodId, Pass, Passed, Step, Violation};
+use super::methods::{self, Publish, Tuned};
 use crate::broker::amqp::stamp::Stamp;
 use crate::clock::UnixMs;
 
@@ -37,6 +39,23 @@ pub(super) trait Rules {
     fn latest(&self) -> UnixMs;
     /// The longest delay allowed.
     fn max_ms(&self) -> u64;
+    /// Whether it must be noted that an exchange was declared as a delayed one.
+    fn must_note(&self, exchange: &[u8], vhost: &[u8]) -> bool;
+    /// Whether an exchange may have been declared so, as far as can be told without asking.
+    fn may_be_declared(&self, exchange: &[u8], vhost: &[u8]) -> bool;
+    /// An exchange is deleted: what is known of it holds no more.
+    fn forget(&self, exchange: &[u8]);
+}
+
+/// What has to be found out before something can go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Question {
+    /// What becomes of delayed publishes to this exchange?
+    Publish(String),
+    /// What becomes of messages that are dead-lettered into it?
+    DeadLetter(String),
+    /// None: it is to be noted that it was declared as a delayed one.
+    Declared(String),
 }
 
 /// Why a pass ended.
@@ -46,15 +65,15 @@ pub(super) enum Stop {
     More,
     /// What comes next waits until the broker has opened the connection.
     Opening,
-    /// What comes next waits for the fate of publishes to this exchange.
-    Ask(String),
+    /// What comes next waits for an answer.
+    Ask(Question),
 }
 
 /// What the other direction has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// Close this channel towards the client, with this reason.
-    Refused(u16, String),
+    /// Close this channel towards the client because of a method, with this reason.
+    Refused(u16, MethodId, String),
     /// Tell the client that its channel is closed, which it asked for.
     Closed(u16),
 }
@@ -71,7 +90,7 @@ pub(super) struct Requests<R> {
     /// Channels that were closed here: what the client sent before it heard of that goes nowhere.
     closed: HashSet<u16>,
     /// The answer to what was asked.
-    answer: Option<(String, Fate)>,
+    answer: Option<(Question, Fate)>,
     /// Goes to the broker between two frames.
     inserted: BytesMut,
     events: Vec<Event>,
@@ -99,8 +118,8 @@ impl<R: Rules> Requests<R> {
     }
 
     /// What [`Stop::Ask`] asked for.
-    pub(super) fn answer(&mut self, exchange: String, fate: Fate) {
-        self.answer = Some((exchange, fate));
+    pub(super) fn answer(&mut self, question: Question, fate: Fate) {
+        self.answer = Some((question, fate));
     }
 
     /// Sends something of our own to the broker, at the next end of a frame.
@@ -151,6 +170,8 @@ impl<R: Rules> Requests<R> {
                 break stop;
             }
         };
+        // An answer is about what waited for it, and about nothing that comes later.
+        self.answer = None;
         Ok((pass.end(), stop))
     }
 
@@ -181,6 +202,9 @@ impl<R: Rules> Requests<R> {
             METHOD => match methods::begun(pass.rest()) {
                 None => return Ok(Some(Stop::More)),
                 Some(methods::BASIC_PUBLISH) => return self.publish(lead, pass),
+                Some(method) if Self::is_declaring(method) => {
+                    return self.declaring(method, lead, pass);
+                }
                 Some(_) => {}
             },
             HEADER if self.held.contains_key(&lead.channel) => return self.header(lead, pass),
@@ -219,7 +243,7 @@ impl<R: Rules> Requests<R> {
         let Some(header) = next.payload(after)? else { return Ok(Some(Stop::More)) };
         match self.judge(&publish, header) {
             Judged::Leave => pass.keep(lead.whole() + next.whole()),
-            Judged::Ask(exchange) => return Ok(Some(Stop::Ask(exchange))),
+            Judged::Ask(question) => return Ok(Some(Stop::Ask(question))),
             judged => {
                 pass.drop(lead.whole() + next.whole());
                 self.carry_out(judged, lead.channel, &publish, header, pass.insert());
@@ -246,9 +270,9 @@ impl<R: Rules> Requests<R> {
                 frames::write(pass.insert(), METHOD, lead.channel, &[&method]);
                 pass.keep(lead.whole());
             }
-            (Judged::Ask(exchange), _) => {
+            (Judged::Ask(question), _) => {
                 self.held.insert(lead.channel, method);
-                return Ok(Some(Stop::Ask(exchange)));
+                return Ok(Some(Stop::Ask(question)));
             }
             (judged, publish) => {
                 pass.drop(lead.whole());
@@ -263,22 +287,19 @@ impl<R: Rules> Requests<R> {
         if !Content::has_headers(header) {
             return Judged::Leave;
         }
-        let rules = &*self.rules;
+        let rules = Arc::clone(&self.rules);
         let Ok(content) = Content::read(header) else { return Judged::Leave };
         let asks = content.asks_for_delay(|| rules.now(), rules.max_ms());
         if asks != Ok(true) || !rules.includes(publish.exchange) {
             return Judged::Leave;
         }
-        let answered = self.answer.take_if(|(name, _)| name.as_bytes() == publish.exchange);
-        let fate = match answered {
-            Some((_, fate)) => Some(fate),
-            None => rules.fate(publish.exchange, &self.vhost),
-        };
-        match fate {
+        let question = || Question::Publish(String::from_utf8_lossy(publish.exchange).into_owned());
+        let answered = self.answer.is_some().then(|| self.answered(&question())).flatten();
+        match answered.or_else(|| rules.fate(publish.exchange, &self.vhost)) {
             Some(Fate::Capture) => Judged::Capture,
             Some(Fate::Forward) => Judged::Leave,
             Some(Fate::Refuse(why)) => Judged::Refuse(why),
-            None => Judged::Ask(String::from_utf8_lossy(publish.exchange).into_owned()),
+            None => Judged::Ask(question()),
         }
     }
 
@@ -298,13 +319,20 @@ impl<R: Rules> Requests<R> {
                 let header = stamped.as_deref().unwrap_or(header);
                 frames::write(out, HEADER, channel, &[header]);
             }
-            Judged::Refuse(why) => {
-                let text = "xdelay refused a publish";
-                methods::write_channel_close(out, channel, Code::PreconditionFailed, text);
-                self.closed.insert(channel);
-                self.events.push(Event::Refused(channel, why));
-            }
+            Judged::Refuse(why) => self.refuse(channel, methods::BASIC_PUBLISH, why, out),
         }
+    }
+
+    /// Closes a channel towards the broker, and has it closed towards the client.
+    fn refuse(&mut self, channel: u16, method: MethodId, why: String, out: &mut BytesMut) {
+        methods::write_channel_close(out, channel, method, "refused by xdelay");
+        self.closed.insert(channel);
+        self.events.push(Event::Refused(channel, method, why));
+    }
+
+    /// The answer to a question, once, when it was asked.
+    fn answered(&mut self, question: &Question) -> Option<Fate> {
+        self.answer.take_if(|(asked, _)| asked == question).map(|(_, fate)| fate)
     }
 
     /// The header with a stamp on it, unless that would not fit into a frame any more.
@@ -363,7 +391,7 @@ enum Judged {
     Leave,
     Capture,
     Refuse(String),
-    Ask(String),
+    Ask(Question),
 }
 
 #[cfg(test)]

@@ -4,5 +4,6 @@ mod bytes;
 mod captures;
 mod clients;
 mod delays;
+mod plugin;
 mod refusals;
 mod support;

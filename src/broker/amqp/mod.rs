@@ -123,6 +123,22 @@ impl AmqpBroker {
         Ok(Capture::Stands)
     }
 
+    /// Has the broker remember that `exchange` was declared as the delayed-message plugin's.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub async fn mark(&self, exchange: &str) -> Result<(), String> {
+        if self.consumers.mode == Mode::Look {
+            return Err("amqp.declare = false".to_owned());
+        }
+        declare::mark(&self.consumers.link, exchange).await
+    }
+
+    /// Whether it remembers that.
+    pub async fn is_marked(&self, exchange: &str) -> bool {
+        declare::is_marked(&self.consumers.link, exchange).await
+    }
+
     /// Consumes again what was captured for `exchange` before, such as by an earlier process.
     pub fn resume(&self, exchange: &str) {
         self.consumers.captures.add(exchange);

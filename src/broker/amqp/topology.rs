@@ -61,6 +61,17 @@ pub(super) fn rescue(destination: &str) -> String {
     format!("xdelay.{destination}.rescue")
 }
 
+/// An exchange nobody uses: that it stands says that the destination was declared as the delayed
+/// message plugin's.
+pub(super) fn mark(destination: &str) -> Item {
+    Item::Exchange {
+        name: format!("xdelay.{destination}.delayed"),
+        kind: ExchangeKind::Fanout,
+        internal: true,
+        arguments: FieldTable::default(),
+    }
+}
+
 /// The destination whose capture queue dead-lettered through `exchange`. The broker writes that
 /// name, and nobody can publish to an internal exchange, so it can be trusted.
 pub(super) fn rescued_from(exchange: &str) -> Option<&str> {

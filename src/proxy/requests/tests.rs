@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use amq_protocol::frame::{AMQPContentHeader, AMQPFrame, WriteContext, gen_frame, parse_frame};
 use amq_protocol::protocol::basic::{self, AMQPProperties};
-use amq_protocol::protocol::{AMQPClass, channel, connection};
+use amq_protocol::protocol::{AMQPClass, channel, connection, exchange, queue};
 use amq_protocol::types::{AMQPValue, FieldTable};
 use proptest::prelude::*;
 
@@ -39,6 +39,18 @@ impl Rules for Fixed {
 
     fn max_ms(&self) -> u64 {
         1_000_000
+    }
+
+    fn must_note(&self, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+
+    fn may_be_declared(&self, exchange: &[u8], _: &[u8]) -> bool {
+        exchange != b"plain"
+    }
+
+    fn forget(&self, exchange: &[u8]) {
+        assert_eq!(exchange, b"gone");
     }
 }
 
@@ -90,6 +102,10 @@ fn handshake() -> Vec<u8> {
         method(0, AMQPClass::Connection(connection::AMQPMethod::Open(open))),
     ]
     .concat()
+}
+
+fn asks_new() -> Stop {
+    Stop::Ask(Question::Publish("new".into()))
 }
 
 /// A walk that is open, with what it has left over and what it has sent.
@@ -250,13 +266,13 @@ fn a_publish_waits_until_its_fate_is_known_and_heartbeats_do_not() {
         let before = publish(1, "orders", None, b"at once").concat();
         let waits = publish(1, "new", Some(500), b"later").concat();
         let stop = walk.feed(&[before.clone(), waits].concat());
-        assert_eq!(stop, Stop::Ask("new".into()));
+        assert_eq!(stop, asks_new());
         assert_eq!(walk.sent, before);
         walk.sent.clear();
         walk.requests.insert(&frames::BEAT);
-        assert_eq!(walk.feed(b""), Stop::Ask("new".into()));
+        assert_eq!(walk.feed(b""), asks_new());
         assert_eq!(std::mem::take(&mut walk.sent), frames::BEAT);
-        walk.requests.answer("new".into(), fate);
+        walk.requests.answer(Question::Publish("new".into()), fate);
         assert_eq!(walk.feed(b""), Stop::More);
         assert_eq!(account(&walk.sent).0[&1][0].0, exchange);
     }
@@ -267,8 +283,8 @@ fn a_publish_held_for_its_header_may_have_to_wait_for_its_fate_too() {
     let [method_1, header_1, body_1] = publish(1, "new", Some(500), b"one");
     let mut walk = Walk::open();
     walk.feed(&[method_1, bytes(&AMQPFrame::Heartbeat)].concat());
-    assert_eq!(walk.feed(&[header_1, body_1].concat()), Stop::Ask("new".into()));
-    walk.requests.answer("new".into(), Fate::Capture);
+    assert_eq!(walk.feed(&[header_1, body_1].concat()), asks_new());
+    walk.requests.answer(Question::Publish("new".into()), Fate::Capture);
     walk.feed(b"");
     assert_eq!(account(&walk.sent).0[&1][0].0, "xdelay.new");
 }
@@ -280,7 +296,10 @@ fn a_refused_publish_closes_its_channel_on_both_sides() {
     let too_late = publish(1, "orders", None, b"lost with its channel").concat();
     let other = publish(2, "orders", None, b"passes").concat();
     walk.feed(&[refused, too_late, other.clone()].concat());
-    assert_eq!(walk.requests.events(), [Event::Refused(1, "because".into())]);
+    assert_eq!(
+        walk.requests.events(),
+        [Event::Refused(1, methods::BASIC_PUBLISH, "because".into())]
+    );
     let found = frames(&walk.sent);
     let AMQPFrame::Method(1, AMQPClass::Channel(channel::AMQPMethod::Close(_))) = &found[0] else {
         panic!("{found:?}");
@@ -323,6 +342,82 @@ fn a_header_that_would_not_fit_a_frame_goes_without_a_stamp() {
     walk.feed(&[&method[..], &header].concat());
     assert!(walk.sent.ends_with(&header));
     assert_eq!(account(&walk.sent).0[&1][0].0, "xdelay.orders");
+}
+
+fn declare(name: &str, kind: &str, delayed_type: &str) -> Vec<u8> {
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-delayed-type".into(), AMQPValue::LongString(delayed_type.into()));
+    let declare = exchange::Declare {
+        exchange: name.into(),
+        kind: kind.into(),
+        arguments,
+        ..exchange::Declare::default()
+    };
+    method(1, AMQPClass::Exchange(exchange::AMQPMethod::Declare(declare)))
+}
+
+#[test]
+fn a_delayed_exchange_is_noted_and_then_declared_with_its_real_type() {
+    let mut walk = Walk::open();
+    let stop = walk.feed(&declare("later", "x-delayed-message", "topic"));
+    let noting = Question::Declared("later".into());
+    assert_eq!((stop, walk.sent.len()), (Stop::Ask(noting.clone()), 0));
+    walk.requests.answer(noting, Fate::Capture);
+    walk.feed(b"");
+    let AMQPFrame::Method(1, AMQPClass::Exchange(exchange::AMQPMethod::Declare(declared))) =
+        frames(&walk.sent).remove(0)
+    else {
+        panic!("{:?}", walk.sent);
+    };
+    assert_eq!(declared.kind.as_str(), "topic");
+    assert!(declared.arguments.inner().is_empty());
+}
+
+#[test]
+fn a_delayed_exchange_without_a_real_type_is_refused_in_the_plugins_words() {
+    let mut walk = Walk::open();
+    walk.feed(&declare("later", "x-delayed-message", "x-not-valid-type"));
+    let why = "Invalid argument, 'x-delayed-type' must be an existing exchange type";
+    let refused = Event::Refused(1, methods::EXCHANGE_DECLARE, why.into());
+    assert_eq!(walk.requests.events(), [refused]);
+}
+
+#[test]
+fn other_declarations_and_deletions_pass_as_they_are() {
+    let delete = exchange::Delete { exchange: "gone".into(), ..Default::default() };
+    let stream = [
+        declare("orders", "topic", "topic"),
+        method(1, AMQPClass::Exchange(exchange::AMQPMethod::Delete(delete))),
+        queue_into("plain"),
+    ]
+    .concat();
+    let mut walk = Walk::open();
+    for byte in &stream {
+        walk.feed(&[*byte]);
+    }
+    assert_eq!(walk.sent, stream);
+}
+
+fn queue_into(exchange: &str) -> Vec<u8> {
+    let mut arguments = FieldTable::default();
+    let dead_letter = AMQPValue::LongString(exchange.into());
+    arguments.insert("x-dead-letter-exchange".into(), dead_letter);
+    let declare = queue::Declare { queue: "work".into(), arguments, ..Default::default() };
+    method(1, AMQPClass::Queue(queue::AMQPMethod::Declare(declare)))
+}
+
+#[test]
+fn a_queue_dead_letters_into_the_capture_of_a_delayed_exchange() {
+    let question = Question::DeadLetter("later".into());
+    for (fate, expected) in
+        [(Fate::Capture, queue_into("xdelay.later")), (Fate::Forward, queue_into("later"))]
+    {
+        let mut walk = Walk::open();
+        assert_eq!(walk.feed(&queue_into("later")), Stop::Ask(question.clone()));
+        walk.requests.answer(question.clone(), fate);
+        walk.feed(b"");
+        assert_eq!(walk.sent, expected);
+    }
 }
 
 #[test]
