@@ -1,7 +1,7 @@
 //! Puts the parts together; the order in which they start and stop.
 //!
-//! Start: admin API (so that `/ready` can say what is missing), store, broker, then recovering,
-//! releasing and taking in. Stop: take no more in, finish and ack what is in hand; then claim no
+//! Start: admin API (so that `/ready` can say what is missing), proxy, store, broker, then recovering,
+//! releasing and taking in. Stop: the proxy; take no more in, finish and ack what is in hand; then claim no
 //! more, finish and settle what is in hand; then close. All of that within a deadline, and what
 //! is not done by then is safe all the same: unacked in the broker, or leased in the store.
 
@@ -22,6 +22,7 @@ use crate::config::{self, Config};
 use crate::finding::Finding;
 use crate::health::START;
 use crate::intake::IntakeLoop;
+use crate::proxy::Proxy;
 use crate::recover::RecoverLoop;
 use crate::release::ReleaseLoop;
 use crate::retry::Backoff;
@@ -49,6 +50,10 @@ pub async fn run(config: Config, signal: impl Future<Output = ()>) -> anyhow::Re
     let (stop_all, all) = shutdown::channel();
     let mut served = JoinSet::new();
     served.spawn(admin::serve(listener, parts.admin_state(&config, all.clone()), all));
+    let (stop_proxy, proxied) = shutdown::channel();
+    if let Some(proxy) = proxy(&parts, &config).await? {
+        served.spawn(proxy.run(proxied));
+    }
     let (stop_intake, intake) = shutdown::channel();
     let (stop_release, release) = shutdown::channel();
     let stop_release = Arc::new(stop_release);
@@ -59,6 +64,7 @@ pub async fn run(config: Config, signal: impl Future<Output = ()>) -> anyhow::Re
         () = &mut working => {}
         () = signal => {
             tracing::info!("stopping: takes in no more, finishes what is in hand");
+            stop_proxy.stop();
             stop_intake.stop();
             let late = async {
                 tokio::time::sleep(DRAIN_WITHIN).await;
@@ -78,9 +84,20 @@ pub async fn run(config: Config, signal: impl Future<Output = ()>) -> anyhow::Re
     }
     let _ = timeout(CLOSE_WITHIN, parts.broker.close()).await;
     stop_all.stop();
-    let _ = timeout(Duration::from_secs(1), served.join_next()).await;
+    let all_served = async { while served.join_next().await.is_some() {} };
+    let _ = timeout(Duration::from_secs(1), all_served).await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The proxy with its port, where there is to be one.
+async fn proxy(parts: &Parts, config: &Config) -> anyhow::Result<Option<Proxy>> {
+    let Some(settings) = &config.proxy else { return Ok(None) };
+    let (clock, amqp) = (Arc::clone(&parts.clock), Arc::clone(&parts.amqp));
+    let (destinations, health) = (Arc::clone(&parts.destinations), Arc::clone(&parts.health));
+    let bound = Proxy::bind(settings, config, clock, amqp, destinations, health).await;
+    let listen = settings.listen;
+    bound.map(Some).with_context(|| format!("proxy.listen = {listen} cannot be had"))
 }
 
 /// Opens the store and runs all loops until they are stopped.
@@ -93,6 +110,9 @@ async fn work(
     tokio::select! {
         () = open(parts) => {}
         () = intake.requested() => return,
+    }
+    if let Some(proxy) = &config.proxy {
+        Proxy::resume(proxy, &parts.amqp, &parts.destinations);
     }
     let mut loops = JoinSet::new();
     loops.spawn(watch::watch_health(parts.watched(), release.clone()));
@@ -167,6 +187,10 @@ fn say_hello(config: &Config) {
         tracing::info!(
             "captures: publish to `xdelay.{exchange}` with `x-delay`, released to `{exchange}`"
         );
+    }
+    if let Some(config::Proxy { listen, exchanges, .. }) = &config.proxy {
+        let exchanges = exchanges.join(", ");
+        tracing::info!("proxy on amqp://{listen}, delays what is published to {exchanges}");
     }
     match &config.store {
         config::Store::Redis(config::Redis { url, namespace, durability, .. }) => {

@@ -202,11 +202,13 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     fn history_at(now: UnixMs) -> (History, Arc<StoreClock>) {
         let clock = Arc::new(StoreClock::new());
-        clock.observe(now);
+        clock.observe(now, Instant::now());
         (History::new(Arc::clone(&clock)), clock)
     }
 
@@ -226,7 +228,7 @@ mod tests {
         };
         let late: Vec<_> = history.last(10, |_| true).iter().map(lateness).collect();
         assert_eq!(late, [2, 1]);
-        clock.observe(10_000_000 + EVENT_AGE_MAX_MS + 60_000);
+        clock.observe(10_000_000 + EVENT_AGE_MAX_MS + 60_000, Instant::now());
         assert!(history.last(10, |_| true).is_empty());
     }
 
@@ -246,7 +248,7 @@ mod tests {
         for lateness in 1..=100 {
             release(&history, lateness);
         }
-        clock.observe(6_060_000);
+        clock.observe(6_060_000, Instant::now());
         release(&history, 7);
         let minutes = history.minutes();
         assert_eq!(minutes.len(), 2);

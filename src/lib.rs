@@ -48,6 +48,7 @@
 //! | [`recover`] | loop 3: gives back what lost holders had leased |
 //! | [`broker`] | the seam to brokers, and RabbitMQ behind it |
 //! | [`store`] | the seam to stores, and Redis behind it |
+//! | [`proxy`] | the port for producers that change nothing but the URL |
 //! | [`message`], [`delay`] | what is carried; what its producer asked for |
 //! | [`destinations`], [`alarm`] | every destination there is; what wakes its release loop |
 //! | [`clock`], [`retry`], [`shutdown`] | time, patience, and the end |
@@ -70,6 +71,7 @@ pub mod history;
 pub mod intake;
 pub mod message;
 pub mod metrics;
+pub mod proxy;
 pub mod recover;
 pub mod release;
 pub mod retry;

@@ -43,6 +43,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::problem::Problem;
+use crate::broker::Broker;
 use crate::clock::StoreClock;
 use crate::config::Secret;
 use crate::destinations::Destinations;
@@ -66,8 +67,8 @@ pub struct State {
     pub store: Arc<dyn Steer>,
     /// All there are.
     pub destinations: Arc<Destinations>,
-    /// Those that messages may be parked for.
-    pub configured: Vec<Destination>,
+    /// Knows those that messages may be parked for.
+    pub broker: Arc<dyn Broker>,
     /// The store's.
     pub clock: Arc<StoreClock>,
     /// `delay.max`
@@ -87,6 +88,11 @@ pub struct State {
 impl State {
     fn history(&self) -> &History {
         self.metrics.history()
+    }
+
+    /// Whether messages may be parked for it: it is configured, or the proxy has met it.
+    fn is_served(&self, destination: &Destination) -> bool {
+        self.broker.destinations().contains(destination)
     }
 }
 

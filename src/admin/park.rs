@@ -79,7 +79,7 @@ pub(super) async fn park(
     Json(sketch): Json<Sketch>,
 ) -> Result<(StatusCode, axum::Json<ParkedView>), Problem> {
     let destination = lookup::destination(&state, &sketch.destination, sketch.broker.as_deref())?;
-    if !state.configured.contains(&destination) {
+    if !state.is_served(&destination) {
         return Err(Problem::invalid(format!(
             "`{}` is not configured any more: what is parked for it goes out, nothing new comes in",
             destination.name

@@ -127,7 +127,7 @@ async fn view(state: &State, destination: &Destination) -> Result<DestinationVie
         dead,
         overdue,
         paused,
-        configured: state.configured.contains(destination),
+        configured: state.is_served(destination),
         next_due: first.seen.first().map(|seen| seen.due),
         captured,
         released,

@@ -23,12 +23,13 @@ use crate::store::redis::{RedisStore, Settings};
 #[derive(Clone)]
 pub struct Parts {
     pub(super) broker: Arc<dyn Broker>,
+    pub(super) amqp: Arc<AmqpBroker>,
+    pub(super) clock: Arc<StoreClock>,
     pub(super) store: Arc<dyn Steer>,
     pub(super) destinations: Arc<Destinations>,
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) releasing: Arc<release::Shared>,
-    pub(super) clock: Arc<StoreClock>,
 }
 
 impl Parts {
@@ -42,8 +43,8 @@ impl Parts {
         health.expect(START);
         let metrics = Arc::new(Metrics::new(Arc::clone(&clock)));
         let store = store(config, &clock)?;
-        let broker: Arc<dyn Broker> =
-            Arc::new(AmqpBroker::new(config, Arc::clone(&clock), &health, &metrics));
+        let amqp = Arc::new(AmqpBroker::new(config, Arc::clone(&clock), &health, &metrics));
+        let broker: Arc<dyn Broker> = Arc::<AmqpBroker>::clone(&amqp);
         let releasing = Arc::new(release::Shared {
             broker: Arc::clone(&broker),
             store: Arc::clone(&store) as _,
@@ -57,11 +58,12 @@ impl Parts {
         Ok(Self {
             destinations: Arc::new(Destinations::new(Arc::clone(&store) as _)),
             broker,
+            amqp,
+            clock,
             store,
             health,
             metrics,
             releasing,
-            clock,
         })
     }
 
@@ -92,7 +94,7 @@ impl Parts {
             metrics: Arc::clone(&self.metrics),
             store: Arc::clone(&self.store),
             destinations: Arc::clone(&self.destinations),
-            configured: self.broker.destinations(),
+            broker: Arc::clone(&self.broker),
             clock: Arc::clone(&self.clock),
             max_delay_ms: millis(config.delay.max),
             token: config.admin.token.clone(),

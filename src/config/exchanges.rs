@@ -13,15 +13,15 @@ const AROUND: usize = "xdelay..rescue".len();
 /// AMQP counts the length of a name in one byte.
 const MAX_NAME: usize = 255;
 /// Exchanges that stand beside `xdelay.<name>` and are called `xdelay.<name><suffix>`.
-const BESIDE: [&str; 2] = [".rescue", ".split"];
+const BESIDE: [&str; 3] = [".delayed", ".rescue", ".split"];
 
-/// Checks the list as a whole and every name in it.
-pub(super) fn check(check: &mut Check, names: &[String]) -> Option<Vec<String>> {
+/// Checks the list as a whole and every name in it; it may be empty where there is a proxy.
+pub(super) fn check(check: &mut Check, names: &[String], proxied: bool) -> Option<Vec<String>> {
     if check.is_broken(KEY) {
         return None;
     }
     let mut problems = Vec::new();
-    if names.is_empty() {
+    if names.is_empty() && !proxied {
         problems
             .push("names no exchange, so there is nothing to do; write [\"orders\"]".to_owned());
     }

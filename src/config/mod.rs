@@ -11,7 +11,8 @@
 //! in [`Secret`] and [`Url`], which cannot be printed by accident, and no problem ever quotes one.
 //!
 //! Reading order: `schema` (what is written), `settings` (what the program gets), `layers`,
-//! `read` (types), `unknown` (misspelt keys), `sections`, `credentials` and `exchanges` (values).
+//! `read` (types), `unknown` (misspelt keys), `sections`, `credentials`, `exchanges` and `proxy`
+//! (values).
 
 mod address;
 mod check;
@@ -21,6 +22,7 @@ mod error;
 mod exchanges;
 mod layers;
 mod origin;
+mod proxy;
 mod read;
 mod schema;
 mod secret;
@@ -40,8 +42,8 @@ use std::path::PathBuf;
 pub use error::{Error, Problem};
 pub use secret::Secret;
 pub use settings::{
-    Admin, Amqp, Config, Delay, Durability, Front, Intake, OnInvalid, OnUnroutable, Redis, Release,
-    Retry, Store,
+    Admin, Amqp, Config, Delay, Durability, Front, Intake, OnInvalid, OnUnroutable, Proxy, Redis,
+    Release, Retry, Store,
 };
 pub use url::Url;
 

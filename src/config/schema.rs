@@ -21,6 +21,7 @@ pub(super) struct Raw {
     pub intake: Intake,
     pub release: Release,
     pub amqp: Amqp,
+    pub proxy: Proxy,
     pub admin: Admin,
 }
 
@@ -164,6 +165,32 @@ impl Default for Amqp {
             exchanges: Vec::new(),
             declare: true,
             front: "headers".to_owned(),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Proxy {
+    /// IP address and port; empty means no proxy.
+    pub listen: String,
+    /// Names of exchanges or patterns of them.
+    pub exchanges: Vec<String>,
+    /// Count.
+    pub max_connections: i64,
+    /// Duration.
+    pub handshake_timeout: duration::Human,
+    /// Yes or no.
+    pub plaintext: bool,
+}
+
+impl Default for Proxy {
+    fn default() -> Self {
+        Self {
+            listen: String::new(),
+            exchanges: vec!["*".to_owned()],
+            max_connections: 10_000,
+            handshake_timeout: duration::Human(Duration::from_secs(10)),
+            plaintext: false,
         }
     }
 }

@@ -20,6 +20,8 @@ pub struct Config {
     pub release: Release,
     /// The RabbitMQ that is served.
     pub amqp: Amqp,
+    /// The AMQP proxy, where there is to be one.
+    pub proxy: Option<Proxy>,
     /// The admin API.
     pub admin: Admin,
 }
@@ -129,7 +131,7 @@ pub struct Amqp {
     /// The addresses to try, in the order given, with the content of `password_file` in them.
     /// Never empty.
     pub nodes: Vec<Url>,
-    /// The destinations: names of exchanges, unique. Never empty.
+    /// The destinations: names of exchanges, unique. Empty only where the proxy listens.
     pub exchanges: Vec<String>,
     /// Whether xdelay declares the capture topology; otherwise it only checks that it stands.
     pub declare: bool,
@@ -144,6 +146,20 @@ pub enum Front {
     Headers,
     /// Two hops; topic permissions apply to delayed publishes too.
     Topic,
+}
+
+/// `[proxy]`
+#[derive(Clone, Debug)]
+pub struct Proxy {
+    /// Address and port that producers connect to.
+    pub listen: SocketAddr,
+    /// Which exchanges are delayed: names or patterns, in which `*` stands for anything. One that
+    /// begins with `!` excludes. Never only those.
+    pub exchanges: Vec<String>,
+    /// Most connections at once, 1 to 1000000.
+    pub max_connections: usize,
+    /// How long a client may take until its connection is open, at most an hour.
+    pub handshake_timeout: Duration,
 }
 
 /// `[admin]`

@@ -1,6 +1,7 @@
 //! The contract of the module, seen through [`Config::load`].
 
 mod layers;
+mod proxy;
 mod refusals;
 mod secrets;
 mod shipped;

@@ -11,6 +11,7 @@
 //! | `fidelity` | what a message looks like after it was held back |
 //! | `capture` | topology: declaring, checking, rescuing, setting aside |
 //! | `end_to_end` | the binary, a foreign client, a real broker and store |
+//! | `proxy` | clients that change nothing but the URL |
 //! | `network` | bad weather between xdelay and its neighbours |
 //! | `crash` | kill -9 of everything, under load |
 //! | `chaos` | three replicas, and a schedule of everything at once |
@@ -36,6 +37,7 @@ mod lua;
 mod network;
 mod operator;
 mod pages;
+mod proxy;
 mod redis_faults;
 mod store_contract;
 mod support;

@@ -1,9 +1,9 @@
 //! From a delivery of RabbitMQ to a captured message: what is kept, what is stripped, and what
 //! its producer asked for.
 //!
-//! Stripped is only what capturing itself added: the counters of a quorum queue, and, when the
-//! capture queue dead-lettered the message, the marks of that, from which the message's own
-//! `expiration` is restored.
+//! Stripped is only what capturing itself added: the counters of a quorum queue; the proxy's
+//! [stamp](super::stamp), from which expiration, priority and BCC are restored; and, when the capture
+//! queue dead-lettered the message, the marks of that, from which its own `expiration` is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,14 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldArray, ShortString};
 
 use super::properties;
+use super::stamp::{BCC, BCC_CARRIED, STAMP, Stamp};
 use crate::clock::{StoreClock, UnixMs};
 use crate::delay::{self, Value, When, Wish};
-use crate::message::{AmqpContent, Content, Reason};
+use crate::message::{AmqpContent, Content, Reason, Uid};
+
+/// How far a stamped due may lie beyond what the headers ask for, in milliseconds: clocks that were
+/// read in two places differ a little.
+const SKEW_MS: u64 = 1_000;
 
 /// Reads captured messages.
 #[derive(Clone, Debug)]
@@ -28,6 +33,8 @@ pub(super) struct Reader {
 
 /// A captured message, read.
 pub(super) struct Captured {
+    /// The same whenever this capture is delivered again, where the proxy stamped it.
+    pub uid: Option<Uid>,
     pub content: Content,
     pub priority: u8,
     pub wish: Result<Wish, Reason>,
@@ -44,20 +51,54 @@ impl Reader {
         rescued_from: Option<&str>,
     ) -> Captured {
         let now = self.clock.now();
+        let stamp = stamp_of(&properties);
         let wish = delay::read(&headers(&properties), now, self.max_ms);
         let delay_ms = wish.as_ref().ok().and_then(|wish| delay_of(wish, now));
+        let wish = wish.map(|wish| match &stamp {
+            Some(stamp) => from_publish(wish, stamp, now),
+            None => wish,
+        });
+        let properties = restore(strip(properties, rescued_from), stamp.as_ref());
         let priority = properties.priority().unwrap_or(0);
-        let properties = strip(properties, rescued_from);
-        Captured {
-            content: Content::Amqp(AmqpContent {
-                routing_key: Bytes::copy_from_slice(routing_key.as_str().as_bytes()),
-                properties: properties::encode(&properties),
-                body: body.into(),
-            }),
-            priority,
-            wish,
-            delay_ms,
+        let content = AmqpContent {
+            routing_key: Bytes::copy_from_slice(routing_key.as_str().as_bytes()),
+            properties: properties::encode(&properties),
+            body: body.into(),
+        };
+        let uid = stamp.map(|stamp| stamp.uid(&content));
+        Captured { uid, content: Content::Amqp(content), priority, wish, delay_ms }
+    }
+}
+
+/// The stamp in a message's headers, if there is one that can be read.
+fn stamp_of(properties: &BasicProperties) -> Option<Stamp> {
+    match properties.headers().as_ref()?.inner().get(STAMP)? {
+        AMQPValue::LongString(text) => Stamp::decode(text.as_bytes()),
+        _ => None,
+    }
+}
+
+/// A delay counts from the publish. A stamp that would make it end later than the header asks for
+/// is not the proxy's.
+fn from_publish(wish: Wish, stamp: &Stamp, now: UnixMs) -> Wish {
+    match (wish, stamp.due) {
+        (Wish::Hold(When::In(ms), id), Some(due)) if due <= now.saturating_add(ms + SKEW_MS) => {
+            Wish::Hold(When::At(due), id)
         }
+        (wish, _) => wish,
+    }
+}
+
+/// Gives back what the stamp carried past the capture queue.
+fn restore(properties: BasicProperties, stamp: Option<&Stamp>) -> BasicProperties {
+    let Some(stamp) = stamp else { return properties };
+    let properties = match stamp.priority {
+        Some(priority) => properties.with_priority(priority),
+        None => properties,
+    };
+    match stamp.expiration.as_deref().and_then(|text| ShortString::try_new(text).ok()) {
+        Some(expiration) => properties.with_expiration(expiration),
+        None => properties,
     }
 }
 
@@ -115,6 +156,14 @@ fn strip(properties: BasicProperties, rescued_from: Option<&str>) -> BasicProper
     let mut headers = table.inner().clone();
     let mut changed = headers.remove("x-delivery-count").is_some();
     changed |= headers.remove("x-acquired-count").is_some();
+    changed |= headers.remove(STAMP).is_some();
+    if let Some(copies) = headers.remove(BCC_CARRIED) {
+        // Any other kind of value would make the broker refuse the release.
+        if is_list_of_texts(&copies) {
+            headers.insert(BCC.into(), copies);
+        }
+        changed = true;
+    }
     let mut expiration = None;
     if let Some(queue) = rescued_from {
         expiration = unmark_death(&mut headers, queue);
@@ -157,6 +206,11 @@ fn unmark_death(
     expiration
 }
 
+fn is_list_of_texts(value: &AMQPValue) -> bool {
+    let is_text = |value: &AMQPValue| matches!(value, AMQPValue::LongString(_));
+    matches!(value, AMQPValue::FieldArray(list) if list.as_slice().iter().all(is_text))
+}
+
 fn is_of(death: &AMQPValue, queue: &str) -> bool {
     field(death, "queue").is_some_and(|value| is_text(value, queue))
 }
@@ -196,3 +250,6 @@ pub(super) fn death_reason(properties: &BasicProperties, queue: &str) -> Option<
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use lapin::{Channel, Consumer, ErrorKind, message};
 use tokio::sync::mpsc;
 
 use super::capture::{self, Reader};
+use super::captures::Captures;
 use super::declare::{self, Mode};
 use super::ledger::Ledger;
 use super::link::{Link, answer};
@@ -70,6 +71,13 @@ impl Queue {
     }
 }
 
+/// The queues to consume: each destination's, and the one for what those gave up.
+pub(super) fn queues(exchanges: &[String]) -> impl Iterator<Item = Queue> + '_ {
+    let parks = exchanges.iter().map(|exchange| Queue::Park(Destination::amqp(exchange)));
+    let rescue = (!exchanges.is_empty()).then_some(Queue::Rescue);
+    parks.chain(rescue)
+}
+
 /// What all consumers of one broker share.
 pub(super) struct Shared {
     pub link: Link,
@@ -77,8 +85,9 @@ pub(super) struct Shared {
     pub front: Front,
     pub mode: Mode,
     pub prefetch: u16,
-    /// Bytes each consumer may have unacked.
+    /// Bytes that all consumers together may have unacked.
     pub memory: u64,
+    pub captures: Captures,
     pub health: Arc<Health>,
 }
 
@@ -224,7 +233,8 @@ impl QueueConsumer {
     /// The window for messages of these sizes: what fits the memory, widened by degrees.
     fn wanted(&self, sizes: &Sizes, window: u16) -> u16 {
         let mean = (sizes.bytes / sizes.count.max(1) as u64).max(1);
-        let fits = usize::try_from(self.shared.memory / mean).unwrap_or(usize::MAX).max(1);
+        let share = self.shared.memory / (self.shared.captures.count() as u64 + 1);
+        let fits = usize::try_from(share / mean).unwrap_or(usize::MAX).max(1);
         let most = fits.min(usize::from(self.shared.prefetch));
         let wanted = most.min(usize::from(window) * WIDENING);
         // A window is changed only when it is worth it.
@@ -295,7 +305,7 @@ impl QueueConsumer {
             self.warn_of_policy(queue, &reason);
         }
         let captured = self.shared.reader.read(&routing_key, properties, data, dead_in.as_deref());
-        let uid = Uid::fresh();
+        let uid = captured.uid.unwrap_or_else(Uid::fresh);
         if !ledger.delivered(delivery_tag) {
             return Err(End::Lost(format!("delivery {delivery_tag} came out of turn")));
         }

@@ -70,6 +70,16 @@ async fn all_at_once(link: &Link, items: &[Item]) -> Result<(), String> {
     answer("closing a channel", channel.close(200, "done".into())).await
 }
 
+/// Declares the mark of a destination.
+pub(super) async fn mark(link: &Link, destination: &str) -> Result<(), String> {
+    one(link, &topology::mark(destination), false).await
+}
+
+/// Whether a destination is marked.
+pub(super) async fn is_marked(link: &Link, destination: &str) -> bool {
+    one(link, &topology::mark(destination), true).await.is_ok()
+}
+
 /// Whether an exchange of this name stands.
 pub(super) async fn exists(link: &Link, exchange: &str) -> bool {
     let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };

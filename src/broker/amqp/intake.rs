@@ -1,13 +1,16 @@
 //! The consumers of all capture queues, as one stream of deliveries.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::broker::{Delivery, Intake};
-use crate::shutdown::{self, Trigger};
+use crate::shutdown::{self, Shutdown, Trigger};
 
-use super::consumer::QueueConsumer;
+use super::consumer::{QueueConsumer, Shared, queues};
 
 /// Most deliveries handed out at once.
 const BATCH_MAX: usize = 500;
@@ -15,23 +18,54 @@ const BATCH_MAX: usize = 500;
 /// All consumers, running.
 pub(super) struct AmqpIntake {
     deliveries: mpsc::Receiver<Delivery>,
-    consumers: JoinSet<()>,
+    /// One task that has all the others.
+    consuming: JoinSet<()>,
     stop: Trigger,
     drained: Trigger,
     stopping: bool,
 }
 
 impl AmqpIntake {
-    /// Starts a task for each queue; they share one bounded channel to us.
-    pub(super) fn start(queues: Vec<QueueConsumer>, deliveries: mpsc::Receiver<Delivery>) -> Self {
+    /// Starts a task for each queue, those that turn up later included; they share one bounded
+    /// channel to us.
+    pub(super) fn start(
+        shared: Arc<Shared>,
+        sender: mpsc::Sender<Delivery>,
+        deliveries: mpsc::Receiver<Delivery>,
+    ) -> Self {
         let (stop, stopped) = shutdown::channel();
         let (drained, when_drained) = shutdown::channel();
-        let mut consumers = JoinSet::new();
-        for queue in queues {
-            consumers.spawn(queue.run(stopped.clone(), when_drained.clone()));
-        }
-        Self { deliveries, consumers, stop, drained, stopping: false }
+        let mut consuming = JoinSet::new();
+        consuming.spawn(consume_all(shared, sender, stopped, when_drained));
+        Self { deliveries, consuming, stop, drained, stopping: false }
     }
+}
+
+/// Consumes every queue there is until shutdown.
+async fn consume_all(
+    shared: Arc<Shared>,
+    deliveries: mpsc::Sender<Delivery>,
+    mut stop: Shutdown,
+    drained: Shutdown,
+) {
+    let mut names = shared.captures.watch();
+    let mut started = BTreeSet::new();
+    let mut consumers = JoinSet::new();
+    loop {
+        let exchanges = names.borrow_and_update().clone();
+        for queue in queues(&exchanges).filter(|queue| started.insert(queue.name())) {
+            let (shared, deliveries) = (Arc::clone(&shared), deliveries.clone());
+            let consumer = QueueConsumer { shared, queue, deliveries };
+            consumers.spawn(consumer.run(stop.clone(), drained.clone()));
+        }
+        tokio::select! {
+            _ = names.changed() => {}
+            () = stop.requested() => break,
+        }
+    }
+    // Else whoever waits for the last delivery would wait for ever.
+    drop(deliveries);
+    while consumers.join_next().await.is_some() {}
 }
 
 #[async_trait]
@@ -58,6 +92,6 @@ impl Intake for AmqpIntake {
 
     async fn flush(&mut self) {
         self.drained.stop();
-        while self.consumers.join_next().await.is_some() {}
+        while self.consuming.join_next().await.is_some() {}
     }
 }

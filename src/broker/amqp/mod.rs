@@ -6,6 +6,7 @@
 //! message looks like is [`outgoing`].
 
 mod capture;
+mod captures;
 mod consumer;
 mod declare;
 mod intake;
@@ -21,6 +22,7 @@ mod raw;
 mod refusal;
 mod release;
 pub mod script;
+pub(crate) mod stamp;
 mod topology;
 
 use std::collections::HashSet;
@@ -31,7 +33,9 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use self::capture::Reader;
-use self::consumer::{Queue, QueueConsumer, Shared};
+pub use self::captures::Capture;
+use self::captures::Captures;
+use self::consumer::{Shared, queues};
 use self::declare::Mode;
 use self::intake::AmqpIntake;
 use self::link::{ANSWER_WITHIN, Link};
@@ -53,7 +57,6 @@ const CHANNEL_BOUND: usize = 512;
 
 /// One RabbitMQ, by its nodes.
 pub struct AmqpBroker {
-    exchanges: Vec<String>,
     consumers: Arc<Shared>,
     releaser: Releaser,
     /// Exchanges that took a probe. One is not probed again while it stands, for every probe
@@ -78,24 +81,73 @@ impl AmqpBroker {
         for queue in queues(&config.amqp.exchanges) {
             health.expect(&queue.subject());
         }
-        let consumers = queues(&config.amqp.exchanges).count() as u64;
         let consumers = Shared {
             link: link("intake"),
             reader: Reader { clock, max_ms: millis(config.delay.max) },
             front: config.amqp.front,
             mode: if config.amqp.declare { Mode::Declare } else { Mode::Look },
             prefetch: config.intake.prefetch,
-            memory: config.intake.memory / consumers,
+            memory: config.intake.memory,
+            captures: Captures::new(&config.amqp.exchanges),
             health: Arc::clone(health),
         };
         let on_unroutable = config.release.on_unroutable;
         Self {
-            exchanges: config.amqp.exchanges.clone(),
             consumers: Arc::new(consumers),
             releaser: Releaser::new(link("release"), on_unroutable, Arc::clone(metrics)),
             writable: Mutex::default(),
             identity: Mutex::default(),
         }
+    }
+
+    /// Captures for `exchange` from now on, unless it does already.
+    ///
+    /// # Errors
+    /// Why it cannot, in words for a producer: the broker is away, or refuses us something.
+    pub async fn capture(&self, exchange: &str) -> Result<Capture, String> {
+        match probe(&self.releaser.link, exchange).await {
+            Ok(()) => {}
+            Err(Blame::Destination(why)) if why.starts_with("NOT_FOUND") => {
+                return Ok(Capture::NoDestination);
+            }
+            Err(
+                Blame::Destination(why)
+                | Blame::Connection(why)
+                | Blame::Confirms(why)
+                | Blame::Message(why),
+            ) => return Err(why),
+        }
+        let Shared { link, front, mode, captures, .. } = &*self.consumers;
+        let declared = declare::capture(link, exchange, *front, *mode).await;
+        declared.map_err(|finding| finding.detail)?;
+        captures.add(exchange);
+        Ok(Capture::Stands)
+    }
+
+    /// Has the broker remember that `exchange` was declared as the delayed-message plugin's.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub async fn mark(&self, exchange: &str) -> Result<(), String> {
+        if self.consumers.mode == Mode::Look {
+            return Err("amqp.declare = false".to_owned());
+        }
+        declare::mark(&self.consumers.link, exchange).await
+    }
+
+    /// Whether it remembers that.
+    pub async fn is_marked(&self, exchange: &str) -> bool {
+        declare::is_marked(&self.consumers.link, exchange).await
+    }
+
+    /// Consumes again what was captured for `exchange` before, such as by an earlier process.
+    pub fn resume(&self, exchange: &str) {
+        self.consumers.captures.add(exchange);
+    }
+
+    /// Whether `exchange` is one of `amqp.exchanges`.
+    pub fn is_configured(&self, exchange: &str) -> bool {
+        self.consumers.captures.is_configured(exchange)
     }
 
     /// Who the broker is; asked once for each connection.
@@ -171,12 +223,6 @@ impl AmqpBroker {
     }
 }
 
-/// The queues to consume: each destination's, and the one for what those gave up.
-fn queues(exchanges: &[String]) -> impl Iterator<Item = Queue> + '_ {
-    let parks = exchanges.iter().map(|exchange| Queue::Park(Destination::amqp(exchange)));
-    parks.chain([Queue::Rescue])
-}
-
 #[async_trait]
 impl Broker for AmqpBroker {
     fn kind(&self) -> BrokerKind {
@@ -184,7 +230,8 @@ impl Broker for AmqpBroker {
     }
 
     fn destinations(&self) -> Vec<Destination> {
-        self.exchanges.iter().map(|name| Destination::amqp(name)).collect()
+        let names = self.consumers.captures.names();
+        names.iter().map(|name| Destination::amqp(name)).collect()
     }
 
     async fn identity(&self) -> Result<String, String> {
@@ -194,14 +241,7 @@ impl Broker for AmqpBroker {
 
     async fn intake(&self) -> Box<dyn Intake> {
         let (sender, deliveries) = mpsc::channel(CHANNEL_BOUND);
-        let queues = queues(&self.exchanges)
-            .map(|queue| QueueConsumer {
-                shared: Arc::clone(&self.consumers),
-                queue,
-                deliveries: sender.clone(),
-            })
-            .collect();
-        Box::new(AmqpIntake::start(queues, deliveries))
+        Box::new(AmqpIntake::start(Arc::clone(&self.consumers), sender, deliveries))
     }
 
     async fn release(
@@ -226,8 +266,12 @@ impl Broker for AmqpBroker {
             Ok(identity) => Self::check_version(&identity),
             Err(why) => Finding::warning("rabbitmq version", why),
         });
-        for exchange in &self.exchanges {
-            findings.push(self.check_destination(exchange).await);
+        let captures = &self.consumers.captures;
+        for exchange in &captures.names() {
+            // One that turned up while running may be gone again, which is nobody's mistake.
+            if captures.is_configured(exchange) {
+                findings.push(self.check_destination(exchange).await);
+            }
             findings.push(self.check_capture(exchange).await);
         }
         findings

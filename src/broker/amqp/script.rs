@@ -124,6 +124,10 @@ fn all_items(config: &Config) -> Vec<Item> {
 fn rights(config: &Config) -> [String; 3] {
     let names: Vec<String> = config.amqp.exchanges.iter().map(|name| escape(name)).collect();
     let ours = r"xdelay\..*";
+    // The proxy releases to whatever its clients publish to.
+    if config.proxy.is_some() {
+        return [format!("^{ours}$"), ".*".to_owned(), format!("^{ours}$")];
+    }
     let configure = if config.amqp.declare { format!("^{ours}$") } else { "^$".to_owned() };
     [configure, format!("^({ours}|{})$", names.join("|")), format!("^{ours}$")]
 }

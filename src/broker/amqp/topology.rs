@@ -61,6 +61,17 @@ pub(super) fn rescue(destination: &str) -> String {
     format!("xdelay.{destination}.rescue")
 }
 
+/// An exchange nobody uses: that it stands says that the destination was declared as the delayed
+/// message plugin's.
+pub(super) fn mark(destination: &str) -> Item {
+    Item::Exchange {
+        name: format!("xdelay.{destination}.delayed"),
+        kind: ExchangeKind::Fanout,
+        internal: true,
+        arguments: FieldTable::default(),
+    }
+}
+
 /// The destination whose capture queue dead-lettered through `exchange`. The broker writes that
 /// name, and nobody can publish to an internal exchange, so it can be trusted.
 pub(super) fn rescued_from(exchange: &str) -> Option<&str> {
@@ -105,7 +116,7 @@ fn fronts(destination: &str, front_kind: Front) -> Vec<Item> {
             name: splitter.clone(),
             kind: ExchangeKind::Headers,
             internal: front_kind == Front::Topic,
-            arguments: table([("alternate-exchange", text(destination))]),
+            arguments: alternate(destination),
         },
         Item::Binding {
             source: splitter.clone(),
@@ -136,6 +147,15 @@ fn fronts(destination: &str, front_kind: Front) -> Vec<Item> {
         });
     }
     items
+}
+
+/// Where undelayed messages go on to. The default exchange cannot be an alternate; only the proxy
+/// publishes to its capture, and nothing but what is to be delayed.
+fn alternate(destination: &str) -> FieldTable {
+    match destination {
+        "" => FieldTable::default(),
+        _ => table([("alternate-exchange", text(destination))]),
+    }
 }
 
 fn queue_arguments() -> FieldTable {

@@ -27,7 +27,7 @@ fn an_unknown_key_names_the_one_that_was_meant() {
         ("XDELAY_REDIS_PASSWORD_FILE", "write XDELAY_REDIS__PASSWORD_FILE"),
         ("XDELAY_LOG", "the form is XDELAY_<SECTION>__<KEY>"),
         ("XDELAY_QQ", "the form is XDELAY_<SECTION>__<KEY>"),
-        ("XDELAY_PROXY__LISTEN", "this version has no such section"),
+        ("XDELAY_WEATHER__CLOUDS", "this version has no such section"),
     ] {
         let lines = refused(LEAST, &[(name, "x")], &[]);
         assert!(lines.len() == 1 && lines[0].contains(expected), "{name}: {lines:?}");

@@ -20,6 +20,7 @@ mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 
@@ -94,7 +95,7 @@ impl EmbeddedStore {
             apply(page, room, now)
         });
         let answer = answer.await?;
-        self.clock.observe(host_now());
+        self.clock.observe(host_now(), Instant::now());
         Ok(answer)
     }
 }

@@ -17,6 +17,7 @@ mod steer;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use async_trait::async_trait;
 use futures_util::future::{join_all, try_join_all};
@@ -111,10 +112,11 @@ impl RedisStore {
             arguments::push_entry(&mut call, entry);
         }
         let Settings { durability, min_replicas, .. } = self.settings;
+        let asked = Instant::now();
         let answer =
             self.scripts.park.run_durably(&self.parks, call, durability, min_replicas).await?;
         let parked = answers::parked(answer, entries)?;
-        self.clock.observe(parked.now);
+        self.clock.observe(parked.now, asked);
         let before = parked.sequence - entries.len() as i64;
         let rolled_back = self.went_back(bucket.seq, before, parked.sequence);
         Ok((parked, rolled_back))
@@ -143,9 +145,10 @@ impl RedisStore {
             .arg(millis(limit.lease))
             .arg(EXPIRIES_BEFORE_ALONE)
             .arg(u8::from(limit.alone));
+        let asked = Instant::now();
         let answer = self.scripts.claim.run(&self.rest, call).await?;
         let claim = answers::claimed(answer, slice)?;
-        self.clock.observe(claim.now);
+        self.clock.observe(claim.now, asked);
         Ok(claim)
     }
 

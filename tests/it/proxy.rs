@@ -1,0 +1,9 @@
+//! Clients that change nothing but the URL.
+
+mod bytes;
+mod captures;
+mod clients;
+mod delays;
+mod plugin;
+mod refusals;
+mod support;
