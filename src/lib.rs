@@ -20,10 +20,12 @@
 //!                 |  |                                                   | confirmed:
 //!                 |  +--- replace, cancel ---> gone <---- settle --------+ settle
 //!                 |                                                      |
-//!        (revive) +------------------- ( dead ) <------ bury ------------+
+//!                 +--- revive --------- ( dead ) <------ bury ------------+
 //! ```
 //!
-//! Each arrow inside the store is one script in `lua/`, and happens whole or not at all.
+//! Each arrow inside the store is one script in `lua/`, and happens whole or not at all. An operator
+//! has arrows of their own, which end where those of the loops do: cancel, reschedule, revive, and
+//! withdraw, which buries what is parked.
 //!
 //! # The two laws
 //!
@@ -52,7 +54,8 @@
 //! | [`message`], [`delay`] | what is carried; what its producer asked for |
 //! | [`destinations`], [`alarm`] | every destination there is; what wakes its release loop |
 //! | [`clock`], [`retry`], [`shutdown`] | time, patience, and the end |
-//! | [`health`], [`finding`], [`metrics`], [`admin`] | what an operator sees |
+//! | [`health`], [`finding`], [`metrics`], [`history`] | what xdelay knows of itself |
+//! | [`admin`] | what an operator sees and changes, over HTTP and on a page |
 //! | [`config`], [`app`] | what an operator sets; how it all is put together |
 
 #![forbid(unsafe_code)]
