@@ -19,6 +19,7 @@ mod credentials;
 mod duration;
 mod error;
 mod exchanges;
+mod kafka;
 mod layers;
 mod origin;
 mod read;
@@ -40,8 +41,8 @@ use std::path::PathBuf;
 pub use error::{Error, Problem};
 pub use secret::Secret;
 pub use settings::{
-    Admin, Amqp, Config, Delay, Durability, Front, Intake, OnInvalid, OnUnroutable, Redis, Release,
-    Retry, Store,
+    Admin, Amqp, Config, Delay, Durability, From, Front, Intake, Kafka, OnInvalid, OnUnroutable,
+    Redis, Release, Retry, Store, Topics,
 };
 pub use url::Url;
 

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use figment::value::Dict;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -21,6 +22,7 @@ pub(super) struct Raw {
     pub intake: Intake,
     pub release: Release,
     pub amqp: Amqp,
+    pub kafka: Kafka,
     pub admin: Admin,
 }
 
@@ -164,6 +166,36 @@ impl Default for Amqp {
             exchanges: Vec::new(),
             declare: true,
             front: "headers".to_owned(),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Kafka {
+    /// `host:port`, several separated by commas.
+    pub brokers: String,
+    /// Names of topics, or `*`.
+    pub topics: Vec<String>,
+    /// Consumer group.
+    pub group: String,
+    /// Yes or no.
+    pub create_topics: bool,
+    /// Yes or no.
+    pub preserve_partition: bool,
+    /// Properties of librdkafka by name. A dot in a name may be written as a table, and what ends
+    /// in `_file` is the path of a file that holds the value.
+    pub properties: Dict,
+}
+
+impl Default for Kafka {
+    fn default() -> Self {
+        Self {
+            brokers: "127.0.0.1:9092".to_owned(),
+            topics: Vec::new(),
+            group: "xdelay".to_owned(),
+            create_topics: false,
+            preserve_partition: false,
+            properties: Dict::new(),
         }
     }
 }

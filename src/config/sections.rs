@@ -11,7 +11,7 @@ use super::read::Broken;
 use super::schema::{self, Raw};
 use super::{
     Admin, Amqp, Config, Delay, Durability, Front, Intake, OnInvalid, OnUnroutable, Redis, Release,
-    Retry, Secret, Store, credentials, duration, exchanges,
+    Retry, Secret, Store, credentials, duration, exchanges, kafka,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -39,7 +39,8 @@ pub(super) fn resolve(
     let delay = delay(&mut check, &raw.delay);
     let intake = intake(&mut check, &raw.intake);
     let release = release(&mut check, &raw.release);
-    let amqp = amqp(&mut check, &raw.amqp);
+    let amqp = amqp(&mut check, &raw);
+    let kafka = kafka::check(&mut check, &raw.kafka);
     let admin = admin(&mut check, &raw.admin);
     Some(Config {
         store: store?,
@@ -47,6 +48,7 @@ pub(super) fn resolve(
         intake: intake?,
         release: release?,
         amqp: amqp?,
+        kafka: kafka?,
         admin: admin?,
     })
 }
@@ -148,10 +150,12 @@ fn retry(check: &mut Check, raw: &schema::Retry) -> Option<Retry> {
     Some(Retry { first: first?, max: max?, attempts: attempts? })
 }
 
-fn amqp(check: &mut Check, raw: &schema::Amqp) -> Option<Amqp> {
+fn amqp(check: &mut Check, all: &Raw) -> Option<Amqp> {
     let words = [("headers", Front::Headers), ("topic", Front::Topic)];
+    let raw = &all.amqp;
     let nodes = credentials::amqp(check, raw);
-    let exchanges = exchanges::check(check, &raw.exchanges);
+    let needed = all.kafka.topics.is_empty() && !check.is_broken("kafka.topics");
+    let exchanges = exchanges::check(check, &raw.exchanges, needed);
     let declare = check.holds("amqp.declare", raw.declare, true, "");
     let front = check.word("amqp.front", &raw.front, &words);
     Some(Amqp { nodes: nodes?, exchanges: exchanges?, declare: declare?, front: front? })
