@@ -8,7 +8,7 @@ help: ## list these targets
 demo: ## show delayed messages arriving, from nothing (STORE=embedded: without Redis)
 	STORE=$(STORE) dev/demo
 
-test: ## all tests, against Redis and RabbitMQ started for them
+test: ## all tests, against Redis, RabbitMQ and Kafka started for them
 	dev/services up
 	dev/services run main cargo test --locked
 

@@ -1,11 +1,13 @@
 # shellcheck shell=bash disable=SC2154  # the caller sets what is not set here
-# Problem: dev/redis and dev/rabbitmq offer the same sub-commands, once for
+# Problem: dev/redis, dev/rabbitmq and dev/kafka offer the same sub-commands, once for
 #          local processes and once for containers.
 # Usage:   set `kind`, `flavour` and `start_seconds`; define
 #            ready         does it answer on $port?
 #            start_native  launch the processes, using $dir, $port, $enter, "$@"
 #            image         print the container image
 #            in_container  print nothing; set `container_args` and `container_command`
+#          and, where the Debian package is not called KIND-server,
+#            install_native  install what start_native launches
 #          then call: service "$@"
 # Leaves:  target/services/KIND-NAME/ with data/, log/, pid files, and `state`,
 #          which says how NAME was last started: "MODE FLAVOUR PORT".
@@ -66,7 +68,7 @@ start() {
         "$(image)" "${container_command[@]}" >/dev/null
       ;;
     native)
-      "$DEV/install" "$kind-server"
+      if declare -F install_native >/dev/null; then install_native; else "$DEV/install" "$kind-server"; fi
       enter=(env)
       start_native "$@"
       ;;

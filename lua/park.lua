@@ -1,28 +1,33 @@
--- park: new -> parked | dead, parked -> gone. Applies a batch of one bucket's entries in order.
+-- park: new -> parked | dead, parked -> gone. Applies a batch of one bucket's entries in order, and
+-- moves the marks of the logs that the batch was read from.
 --
--- KEYS  1 due  2 lease  3 dead  4 msg  5 meta  6 ids  7 seq
+-- KEYS  1 due  2 lease  3 dead  4 msg  5 meta  6 ids  7 seq  8 mark
 -- ARGV  six for each entry: operation, uid, id, time, priority, envelope
 --         'in'     park it, due `time` ms from now; with 0 at once
 --         'at'     park it, due at `time`
 --         'bury'   keep it as dead; `time` is the reason
 --         'cancel' end the message of this id; the rest is empty
--- Returns {sequence, now, earliest due parked or -1, a letter for each entry}.
+--         'mark'   before all others: move the mark of the log `uid` to `time`, if it begins with
+--                  `id` (life and position, as the reader last saw it); the rest is empty
+-- Returns {sequence, now, earliest due parked or -1, a letter for each entry}, or, when a mark is
+-- elsewhere, {'moved', then two for each such log: its name, its mark or nothing}: then nothing has
+-- changed. Marks have no letter.
 --         p parked      r replaced    R replaced one that is leased    k known    b buried
 --         c cancelled   C cancelled one that is leased                 u unknown
 -- Invariant: a uid is in exactly one of due, lease and dead, and in msg if and only if it is in one
 -- of them. A uid that is known already is left as it is, so that a batch may be sent again.
 -- In msg, 8 bytes of due, big-endian, stand before each envelope.
 
-local wrong = guard({ 'zset', 'zset', 'zset', 'hash', 'hash', 'hash', 'string' })
+local wrong = guard({ 'zset', 'zset', 'zset', 'hash', 'hash', 'hash', 'string', 'hash' })
 if wrong then return wrong end
 
-local due_key, lease_key, dead_key, msg_key, meta_key, ids_key, seq_key =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local known_operations = { ['in'] = true, at = true, bury = true, cancel = true }
+local due_key, lease_key, dead_key, msg_key, meta_key, ids_key, seq_key, mark_key =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local known_operations = { ['in'] = true, at = true, bury = true, cancel = true, mark = true }
 -- What `unpack` can take, with room to spare.
 local CHUNK = 1000
 
-local uids = {}
+local uids, marks, moved = {}, {}, { 'moved' }
 for i = 1, #ARGV, 6 do
   local timed = ARGV[i] == 'in' or ARGV[i] == 'at'
   if not known_operations[ARGV[i]] or not ARGV[i + 5] then
@@ -31,8 +36,18 @@ for i = 1, #ARGV, 6 do
   if timed and not (tonumber(ARGV[i + 3]) and tonumber(ARGV[i + 4])) then
     return redis.error_reply('ERR park: entry ' .. i .. ' has no time or priority')
   end
-  uids[#uids + 1] = ARGV[i + 1]
+  if ARGV[i] == 'mark' then
+    local log, expected = ARGV[i + 1], ARGV[i + 2]
+    local stands = redis.call('HGET', mark_key, log) or ''
+    if string.sub(stands, 1, #expected) ~= expected then
+      moved[#moved + 1], moved[#moved + 2] = log, stands
+    end
+    marks[#marks + 1], marks[#marks + 2] = log, ARGV[i + 3]
+  else
+    uids[#uids + 1] = ARGV[i + 1]
+  end
 end
+if #moved > 1 then return moved end
 
 -- Uids whose bodies are here already.
 local known = {}
@@ -118,7 +133,7 @@ local function cancel(id)
 end
 
 local letters = {}
-for i = 1, #ARGV, 6 do
+for i = 1 + 3 * #marks, #ARGV, 6 do
   local operation, uid, id, time, priority, envelope =
     ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
   local letter
@@ -137,4 +152,5 @@ for i = 1, #ARGV, 6 do
   letters[#letters + 1] = letter
 end
 write()
+if #marks > 0 then redis.call('HSET', mark_key, unpack(marks)) end
 return { sequence, now, earliest, table.concat(letters) }

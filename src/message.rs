@@ -4,11 +4,15 @@
 //! of the same message. Content is kept as it travels on the wire, never decoded further than
 //! its delay needs: what is not decoded cannot be changed by accident.
 
+mod record;
+
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use uuid::Uuid;
+
+pub use record::{KafkaContent, RecordHeaders};
 
 /// The longest id a producer may choose, in bytes of UTF-8.
 pub const ID_BYTES_MAX: usize = 255;
@@ -94,6 +98,8 @@ impl fmt::Display for ProducerId {
 pub enum BrokerKind {
     /// AMQP 0-9-1, that is RabbitMQ: a destination is an exchange.
     Amqp,
+    /// Kafka: a destination is a topic.
+    Kafka,
 }
 
 impl BrokerKind {
@@ -101,12 +107,13 @@ impl BrokerKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Amqp => "amqp",
+            Self::Kafka => "kafka",
         }
     }
 
     /// Reads what [`as_str`](Self::as_str) wrote.
     pub fn parse(text: &str) -> Option<Self> {
-        (text == "amqp").then_some(Self::Amqp)
+        [Self::Amqp, Self::Kafka].into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
@@ -123,6 +130,11 @@ impl Destination {
     /// The exchange `name` of RabbitMQ.
     pub fn amqp(name: &str) -> Self {
         Self { broker: BrokerKind::Amqp, name: name.into() }
+    }
+
+    /// The topic `name` of Kafka.
+    pub fn kafka(name: &str) -> Self {
+        Self { broker: BrokerKind::Kafka, name: name.into() }
     }
 
     /// How a store lists it among others.
@@ -161,6 +173,7 @@ impl Message {
     pub fn size(&self) -> usize {
         match &self.content {
             Content::Amqp(amqp) => amqp.routing_key.len() + amqp.properties.len() + amqp.body.len(),
+            Content::Kafka(record) => record.size(),
         }
     }
 }
@@ -170,6 +183,8 @@ impl Message {
 pub enum Content {
     /// Captured from RabbitMQ.
     Amqp(AmqpContent),
+    /// Captured from Kafka.
+    Kafka(KafkaContent),
 }
 
 /// A message as AMQP 0-9-1 carries it.
@@ -247,6 +262,8 @@ mod tests {
     fn a_listing_reads_back() {
         let destination = Destination::amqp("a:b");
         assert_eq!(Destination::from_listing(&destination.listing()), Some(destination));
+        let topic = Destination::kafka("orders.v2");
+        assert_eq!(Destination::from_listing(&topic.listing()), Some(topic));
         assert_eq!(Destination::from_listing("carrier-pigeon:a"), None);
     }
 

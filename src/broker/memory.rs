@@ -163,9 +163,12 @@ impl Broker for MemoryBroker {
             if let Some(refusal) = inner.refusing.clone().or_else(|| inner.answers.pop_front()) {
                 return Err(refusal);
             }
-            let Content::Amqp(AmqpContent { body, .. }) = &lease.message().content;
+            let body = match &lease.message().content {
+                Content::Amqp(AmqpContent { body, .. }) => body.clone(),
+                Content::Kafka(record) => record.value.clone().unwrap_or_default(),
+            };
             let uid = lease.message().uid.clone();
-            let received = Received { uid: uid.clone(), body: body.clone(), due: lease.due() };
+            let received = Received { uid: uid.clone(), body, due: lease.due() };
             inner.received.push(received);
             if inner.lost_confirms > 0 {
                 inner.lost_confirms -= 1;

@@ -1,6 +1,8 @@
 //! What a parked message looks like to people, and a message as people write one: JSON on one side,
 //! a broker's own terms on the other.
 
+mod kafka;
+
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -27,6 +29,7 @@ pub struct Portrait {
 pub fn portray(content: &Content) -> Result<Portrait, String> {
     match content {
         Content::Amqp(amqp) => portrait::portray(amqp),
+        Content::Kafka(record) => Ok(kafka::portray(record)),
     }
 }
 
@@ -37,5 +40,6 @@ pub fn portray(content: &Content) -> Result<Portrait, String> {
 pub fn compose(broker: BrokerKind, portrait: Portrait) -> Result<Content, String> {
     match broker {
         BrokerKind::Amqp => portrait::compose(portrait).map(Content::Amqp),
+        BrokerKind::Kafka => kafka::compose(portrait).map(Content::Kafka),
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn token(check: &mut Check, key: &str, path: &str) -> Option<Secret> 
 }
 
 /// The content of a file without the line end that every editor adds.
-fn secret(check: &mut Check, key: &str, path: &str) -> Option<String> {
+pub(super) fn secret(check: &mut Check, key: &str, path: &str) -> Option<String> {
     let text = read(check, key, path)?;
     let text = text.trim_end_matches(['\r', '\n']);
     if text.is_empty() {

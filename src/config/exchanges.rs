@@ -15,15 +15,18 @@ const MAX_NAME: usize = 255;
 /// Exchanges that stand beside `xdelay.<name>` and are called `xdelay.<name><suffix>`.
 const BESIDE: [&str; 3] = [".delayed", ".rescue", ".split"];
 
-/// Checks the list as a whole and every name in it; it may be empty where there is a proxy.
-pub(super) fn check(check: &mut Check, names: &[String], proxied: bool) -> Option<Vec<String>> {
+/// Checks the list as a whole and every name in it. `needed`: nothing else is served.
+pub(super) fn check(check: &mut Check, names: &[String], needed: bool) -> Option<Vec<String>> {
     if check.is_broken(KEY) {
         return None;
     }
     let mut problems = Vec::new();
-    if names.is_empty() && !proxied {
-        problems
-            .push("names no exchange, so there is nothing to do; write [\"orders\"]".to_owned());
+    if names.is_empty() && needed {
+        problems.push(
+            "names no exchange, and kafka.topics no topic, so there is nothing to do; write \
+             [\"orders\"] to one of the two"
+                .to_owned(),
+        );
     }
     let mut seen = BTreeSet::new();
     for name in names {

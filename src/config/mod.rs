@@ -20,6 +20,7 @@ mod credentials;
 mod duration;
 mod error;
 mod exchanges;
+mod kafka;
 mod layers;
 mod origin;
 mod proxy;
@@ -42,8 +43,8 @@ use std::path::PathBuf;
 pub use error::{Error, Problem};
 pub use secret::Secret;
 pub use settings::{
-    Admin, Amqp, Config, Delay, Durability, Front, Intake, OnInvalid, OnUnroutable, Proxy, Redis,
-    Release, Retry, Store,
+    Admin, Amqp, Config, Delay, Durability, From, Front, Intake, Kafka, OnInvalid, OnUnroutable,
+    Proxy, Redis, Release, Retry, Store, Topics,
 };
 pub use url::Url;
 

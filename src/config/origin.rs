@@ -61,7 +61,9 @@ impl Layers {
         let is_empty = value.as_str().is_some_and(str::is_empty);
         // A password that was typed where the path of its file belongs has no slash, mostly.
         let is_path = value.as_str().is_some_and(|text| text.contains('/'));
-        let is_secret = SECRET.contains(&key) || (key.ends_with("_file") && !is_path);
+        let is_secret = SECRET.contains(&key)
+            || key.starts_with("kafka.properties.")
+            || (key.ends_with("_file") && !is_path);
         if is_secret && !is_empty { Some(REDACTED.to_owned()) } else { shown(&value) }
     }
 }

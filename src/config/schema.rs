@@ -7,6 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use figment::value::Dict;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -22,6 +23,7 @@ pub(super) struct Raw {
     pub release: Release,
     pub amqp: Amqp,
     pub proxy: Proxy,
+    pub kafka: Kafka,
     pub admin: Admin,
 }
 
@@ -191,6 +193,36 @@ impl Default for Proxy {
             max_connections: 10_000,
             handshake_timeout: duration::Human(Duration::from_secs(10)),
             plaintext: false,
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Kafka {
+    /// `host:port`, several separated by commas.
+    pub brokers: String,
+    /// Names of topics, or `*`.
+    pub topics: Vec<String>,
+    /// Consumer group.
+    pub group: String,
+    /// Yes or no.
+    pub create_topics: bool,
+    /// Yes or no.
+    pub preserve_partition: bool,
+    /// Properties of librdkafka by name. A dot in a name may be written as a table, and what ends
+    /// in `_file` is the path of a file that holds the value.
+    pub properties: Dict,
+}
+
+impl Default for Kafka {
+    fn default() -> Self {
+        Self {
+            brokers: "127.0.0.1:9092".to_owned(),
+            topics: Vec::new(),
+            group: "xdelay".to_owned(),
+            create_topics: false,
+            preserve_partition: false,
+            properties: Dict::new(),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::read::Broken;
 use super::schema::{self, Raw};
 use super::{
     Admin, Amqp, Config, Delay, Durability, Front, Intake, OnInvalid, OnUnroutable, Redis, Release,
-    Retry, Secret, Store, credentials, duration, exchanges, proxy,
+    Retry, Secret, Store, credentials, duration, exchanges, kafka, proxy,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -41,6 +41,7 @@ pub(super) fn resolve(
     let release = release(&mut check, &raw.release);
     let amqp = amqp(&mut check, &raw);
     let proxy = proxy::check(&mut check, &raw.proxy);
+    let kafka = kafka::check(&mut check, &raw.kafka);
     let admin = admin(&mut check, &raw.admin);
     Some(Config {
         store: store?,
@@ -49,6 +50,7 @@ pub(super) fn resolve(
         release: release?,
         amqp: amqp?,
         proxy: proxy?,
+        kafka: kafka?,
         admin: admin?,
     })
 }
@@ -150,13 +152,14 @@ fn retry(check: &mut Check, raw: &schema::Retry) -> Option<Retry> {
     Some(Retry { first: first?, max: max?, attempts: attempts? })
 }
 
-fn amqp(check: &mut Check, raw: &Raw) -> Option<Amqp> {
-    // The proxy finds out by itself what is to be captured.
-    let proxied = !raw.proxy.listen.is_empty();
-    let raw = &raw.amqp;
+fn amqp(check: &mut Check, all: &Raw) -> Option<Amqp> {
     let words = [("headers", Front::Headers), ("topic", Front::Topic)];
+    let raw = &all.amqp;
     let nodes = credentials::amqp(check, raw);
-    let exchanges = exchanges::check(check, &raw.exchanges, proxied);
+    // The proxy finds out by itself what is to be captured.
+    let served = !all.kafka.topics.is_empty() || !all.proxy.listen.is_empty();
+    let needed = !served && !check.is_broken("kafka.topics");
+    let exchanges = exchanges::check(check, &raw.exchanges, needed);
     let declare = check.holds("amqp.declare", raw.declare, true, "");
     let front = check.word("amqp.front", &raw.front, &words);
     Some(Amqp { nodes: nodes?, exchanges: exchanges?, declare: declare?, front: front? })

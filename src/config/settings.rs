@@ -1,5 +1,6 @@
 //! The settings as the program uses them: every value checked, every file already read.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -18,10 +19,12 @@ pub struct Config {
     pub intake: Intake,
     /// How due messages are given back.
     pub release: Release,
-    /// The RabbitMQ that is served.
+    /// The RabbitMQ that is served, when it has exchanges.
     pub amqp: Amqp,
     /// The AMQP proxy, where there is to be one.
     pub proxy: Option<Proxy>,
+    /// The Kafka that is served, when it has topics.
+    pub kafka: Kafka,
     /// The admin API.
     pub admin: Admin,
 }
@@ -131,7 +134,8 @@ pub struct Amqp {
     /// The addresses to try, in the order given, with the content of `password_file` in them.
     /// Never empty.
     pub nodes: Vec<Url>,
-    /// The destinations: names of exchanges, unique. Empty only where the proxy listens.
+    /// The destinations: names of exchanges, unique. Empty when RabbitMQ is not served, or only by
+    /// the proxy.
     pub exchanges: Vec<String>,
     /// Whether xdelay declares the capture topology; otherwise it only checks that it stands.
     pub declare: bool,
@@ -160,6 +164,52 @@ pub struct Proxy {
     pub max_connections: usize,
     /// How long a client may take until its connection is open, at most an hour.
     pub handshake_timeout: Duration,
+}
+
+/// `[kafka]`
+#[derive(Clone, Debug)]
+pub struct Kafka {
+    /// `host:port`, several separated by commas.
+    pub brokers: String,
+    /// What is captured.
+    pub topics: Topics,
+    /// The consumer group of all replicas.
+    pub group: String,
+    /// Whether a missing capture topic is created.
+    pub create_topics: bool,
+    /// Whether a record is released to the partition number it was captured on.
+    pub preserve_partition: bool,
+    /// Properties of librdkafka by their full names, files already read. Any of them may be secret.
+    pub properties: BTreeMap<String, Secret>,
+    /// What to do about a store that has lost its marks; from the command line alone.
+    pub from: Option<From>,
+}
+
+/// `kafka.topics`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topics {
+    /// These destinations, unique. Empty when Kafka is not served.
+    Named(Vec<String>),
+    /// Every topic whose name begins with `xdelay.`, new ones included.
+    All,
+}
+
+impl Topics {
+    /// Whether Kafka is served at all.
+    pub fn is_on(&self) -> bool {
+        !matches!(self, Self::Named(names) if names.is_empty())
+    }
+}
+
+/// `--from`: where to read on when the store has lost how far it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// From the first record the topic still has: nothing that it has is lost, and what was
+    /// released since is released again.
+    Topic,
+    /// From where the consumer group stands: nothing is released twice, and what was parked in
+    /// the store that is gone stays lost.
+    Group,
 }
 
 /// `[admin]`

@@ -1,5 +1,6 @@
 //! The contract of the module, seen through [`Config::load`].
 
+mod kafka;
 mod layers;
 mod proxy;
 mod refusals;

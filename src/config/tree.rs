@@ -5,6 +5,9 @@ use figment::value::{Dict, Value};
 use super::error::{Error, Problem};
 use super::schema::Raw;
 
+/// Sections whose keys are not ours to know.
+const OPEN: [&str; 1] = ["kafka.properties"];
+
 /// The default of every key, as a tree.
 pub(super) struct Tree {
     root: Value,
@@ -30,7 +33,17 @@ impl Tree {
 
     /// Whether this key takes a value: sections do not.
     pub(super) fn has(&self, key: &str) -> bool {
-        self.keys.iter().any(|known| known == key)
+        let inside = |open: &str| {
+            key.strip_prefix(open)
+                .and_then(|rest| rest.strip_prefix('.'))
+                .is_some_and(|name| !name.is_empty())
+        };
+        self.keys.iter().any(|known| known == key) || OPEN.into_iter().any(inside)
+    }
+
+    /// Whether a section takes any key.
+    pub(super) fn is_open(section: &str) -> bool {
+        OPEN.contains(&section)
     }
 
     /// The default of a key or section; `None` for an unknown one.

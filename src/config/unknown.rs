@@ -28,6 +28,7 @@ fn prune_section(name: &str, dict: &mut Dict, known: &Dict, refuse: &mut impl Fn
         let full = join(name, key);
         match (known.get(key), value) {
             (None, _) => refuse(&full, false),
+            (Some(Value::Dict(..)), Value::Dict(..)) if Tree::is_open(&full) => return true,
             (Some(Value::Dict(_, known)), Value::Dict(_, dict)) => {
                 prune_section(&full, dict, known, refuse);
                 return true;

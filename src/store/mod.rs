@@ -60,6 +60,7 @@ pub mod embedded;
 mod entry;
 mod envelope;
 mod lease;
+mod mark;
 mod proof;
 pub mod redis;
 mod steer;
@@ -72,6 +73,7 @@ use async_trait::async_trait;
 pub use entry::{Entry, Outcome, Parking, Parkings};
 pub use envelope::{Fault, Head};
 pub use lease::{Claim, Lease, Postponed, Ticket, Unreadable};
+pub use mark::{Mark, Origin, Stand};
 pub use proof::{Buried, Parked, Secured};
 pub use steer::{Found, Handle, Listing, Name, Place, Seen, Start, State, Steer, Steered, Step};
 
@@ -109,7 +111,29 @@ pub trait Store: Send + Sync + 'static {
     async fn bind(&self, broker: BrokerKind, identity: &str) -> Result<(), Error>;
 
     /// Applies a batch in order and as durably as configured; answers for each entry in turn.
-    async fn park(&self, destination: &Destination, batch: &[Entry]) -> Result<Parkings, Error>;
+    async fn park(&self, destination: &Destination, batch: &[Entry]) -> Result<Parkings, Error> {
+        self.park_read(destination, batch, &[]).await
+    }
+
+    /// The same for a batch that was read from logs: with it the mark of each log moves. `origins`
+    /// says where each entry was read; it is empty for a batch that comes from no log. An entry
+    /// before its log's mark is known, whatever became of it since.
+    ///
+    /// # Errors
+    /// [`Error::Moved`] when a mark is not where the reader believed it to be; then nothing has
+    /// changed.
+    async fn park_read(
+        &self,
+        destination: &Destination,
+        batch: &[Entry],
+        origins: &[Origin],
+    ) -> Result<Parkings, Error>;
+
+    /// How far a log was parked: the lowest of its marks, `None` when one is missing.
+    async fn mark(&self, destination: &Destination, log: u32) -> Result<Option<Mark>, Error>;
+
+    /// Puts all marks of a log here, wherever they are. For its only reader, before it begins.
+    async fn set_mark(&self, destination: &Destination, log: u32, mark: Mark) -> Result<(), Error>;
 
     /// Leases what is due by the store's clock, earliest first.
     async fn claim(&self, destination: &Destination, limit: Limit) -> Result<Claim, Error>;
@@ -199,6 +223,9 @@ pub enum Error {
     /// The namespace belongs to another broker or was laid out otherwise.
     #[error("{0}")]
     Foreign(String),
+    /// Marks are not where the reader of a log believed them to be: it must read from there.
+    #[error("the store is not where the reader of a log believed it to be")]
+    Moved(Vec<Stand>),
     /// It answered something this version does not understand.
     #[error("the store gave an answer that is not understood: {0}")]
     Garbled(String),

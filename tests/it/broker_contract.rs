@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use xdelay::broker::{Broker, Delivery, Intake};
 use xdelay::delay::{When, Wish};
-use xdelay::message::{Content, Destination};
+use xdelay::message::Destination;
 use xdelay::store::{Entry, Lease, Limit, Parkings, Store};
 
-use super::support::eventually;
 use super::support::redis::store;
+use super::support::{body, eventually};
 
 /// A broker under test, with a producer and a consumer that are not xdelay's.
 #[async_trait]
@@ -27,11 +27,6 @@ pub trait Fixture: Send + Sync {
     async fn publish(&self, body: &str, delay_ms: u64);
     /// All that its consumers got so far, in order.
     async fn received(&self) -> Vec<String>;
-}
-
-fn body(content: &Content) -> String {
-    let Content::Amqp(amqp) = content;
-    String::from_utf8_lossy(&amqp.body).into_owned()
 }
 
 /// Takes deliveries until there are so many.

@@ -25,7 +25,7 @@ macro_rules! script {
 }
 
 const PARK: (&str, &[&str]) =
-    (script!("park"), &["due", "lease", "dead", "msg", "meta", "ids", "seq"]);
+    (script!("park"), &["due", "lease", "dead", "msg", "meta", "ids", "seq", "mark"]);
 const CLAIM: (&str, &[&str]) =
     (script!("claim"), &["due", "lease", "dead", "msg", "meta", "claims", "paused"]);
 const SETTLE: (&str, &[&str]) = (script!("settle"), &["lease", "msg", "meta", "ids"]);

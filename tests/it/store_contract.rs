@@ -20,6 +20,8 @@ macro_rules! promises {
 
 mod steer;
 
+mod mark;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,8 +39,13 @@ use xdelay::store::{
     Store,
 };
 
-use super::support::redis::{open, store, store_with};
-use super::support::{eventually, eventually_is};
+use self::mark::{
+    a_mark_moves_with_what_is_parked_and_is_seen_by_all,
+    a_reader_ahead_of_the_mark_is_refused_whole_and_told_where_it_is,
+    what_is_read_again_is_parked_no_second_time_even_after_its_release,
+};
+use super::support::redis::{connection, open, store, store_with};
+use super::support::{body, eventually, eventually_is};
 
 pub fn orders() -> Destination {
     Destination::amqp("orders")
@@ -104,6 +111,9 @@ promises! {
     two_replicas_never_hold_the_same_message,
     what_ends_its_holders_is_claimed_alone_and_then_buried,
     destinations_are_remembered_and_a_namespace_belongs_to_one_broker,
+    a_mark_moves_with_what_is_parked_and_is_seen_by_all,
+    what_is_read_again_is_parked_no_second_time_even_after_its_release,
+    a_reader_ahead_of_the_mark_is_refused_whole_and_told_where_it_is,
 }
 
 fn outcomes(parkings: &Parkings) -> Vec<Outcome> {
@@ -111,10 +121,7 @@ fn outcomes(parkings: &Parkings) -> Vec<Outcome> {
 }
 
 pub fn bodies(claim: &Claim) -> Vec<String> {
-    let body = |lease: &Lease| {
-        let Content::Amqp(amqp) = &lease.message().content;
-        String::from_utf8_lossy(&amqp.body).into_owned()
-    };
+    let body = |lease: &Lease| body(&lease.message().content);
     claim.leases.iter().map(body).collect()
 }
 

@@ -49,7 +49,9 @@ impl Outgoing {
 pub(super) fn outgoing(lease: &Lease) -> Result<Outgoing, Reason> {
     let undecodable = |why: String| Reason::new("undecodable", why);
     let message = lease.message();
-    let Content::Amqp(AmqpContent { routing_key, properties, body }) = &message.content;
+    let Content::Amqp(AmqpContent { routing_key, properties, body }) = &message.content else {
+        return Err(undecodable("it was not captured from RabbitMQ".into()));
+    };
     let routing_key = std::str::from_utf8(routing_key)
         .ok()
         .and_then(|key| ShortString::try_new(key).ok())

@@ -26,6 +26,16 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("intake.prefetch", "65536", "must be 1 to 65535; write 65535"),
     ("intake.memory", "1000KB", "must be at least 1MiB; write \"1MiB\""),
     ("intake.memory", "64M", "is not a size; write \"64MiB\""),
+    ("kafka.brokers", "kafka", "must be host:port, several separated by commas"),
+    ("kafka.brokers", "a:1,SASL://b:2", "must be host:port"),
+    ("kafka.group", "", "must not be empty; write \"xdelay\""),
+    ("kafka.topics", "xdelay.orders", "begins with the reserved `xdelay.`"),
+    ("kafka.topics", "orders/eu", "is no name of a topic"),
+    ("kafka.topics", "orders,*", "write [\"*\"] alone"),
+    ("kafka.topics", "orders,orders", "names \"orders\" twice"),
+    ("kafka.properties.group.id", "mine", "cannot be set: write it as kafka.group"),
+    ("kafka.properties.acks", "1", "cannot be set: a release counts when all replicas have it"),
+    ("kafka.properties.sasl.password_file", "/nowhere/p", "cannot be read"),
     ("delay.max", "0s", "must be above 0 and at most 36500d; write \"3650d\""),
     ("delay.max", "36501d", "write \"36500d\""),
     ("delay.on_invalid", "forwrd", "must be bury or forward; write \"forward\""),
@@ -57,7 +67,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("amqp.url", "amqp://h1,h2", "names several hosts"),
     ("amqp.url", "", "names no node"),
     ("amqp.url_file", "/nowhere/nodes", "cannot be read: No such file"),
-    ("amqp.exchanges", "", "names no exchange, so there is nothing to do"),
+    ("amqp.exchanges", "", "names no exchange, and kafka.topics no topic"),
     ("amqp.exchanges", "a,,b", "has an empty name: the default exchange cannot be captured"),
     ("amqp.exchanges", "xdelay.orders", "begins with the reserved `xdelay.`"),
     ("amqp.exchanges", "a,b,a", "names \"a\" twice"),
@@ -123,7 +133,7 @@ fn replicas_need_a_count() {
 fn every_problem_is_named_with_its_origin() {
     let file = "[redis]\nbuckets = 0\n[release]\nlease = 30\n\
                 retry = { first = \"x\", maxx = \"1m\" }\n\
-                [kafka]\nbrokers = \"b\"\n";
+                [pigeons]\nloft = \"b\"\n";
     let env = [("XDELAY_INTAKE__PREFETCH", "0"), ("XDELAY_REDIS_URL", "redis://h")];
     let lines = refused(file, &env, &[("amqp.front", "tropic"), ("stoer.path", "p")]);
     for expected in [

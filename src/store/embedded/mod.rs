@@ -29,9 +29,11 @@ use self::file::Place;
 use self::page::Page;
 use self::record::Room;
 use self::writer::Writer;
+use super::mark::Stretches;
 use super::{
-    Census, Claim, DUE_IN_BOUNDS_MS, Entry, Error, Found, Handle, Limit, Listing, Name, NotDone,
-    Parkings, Postponed, Recovery, Start, State, Steer, Steered, Step, Store, Ticket,
+    Census, Claim, DUE_IN_BOUNDS_MS, Entry, Error, Found, Handle, Limit, Listing, Mark, Name,
+    NotDone, Origin, Parkings, Postponed, Recovery, Start, State, Steer, Steered, Step, Store,
+    Ticket,
 };
 use crate::broker::Released;
 use crate::clock::{StoreClock, UnixMs, host_now, millis};
@@ -161,13 +163,35 @@ impl Store for EmbeddedStore {
         )))
     }
 
-    async fn park(&self, destination: &Destination, batch: &[Entry]) -> Result<Parkings, Error> {
-        let entries = batch.to_vec();
+    async fn park_read(
+        &self,
+        destination: &Destination,
+        batch: &[Entry],
+        origins: &[Origin],
+    ) -> Result<Parkings, Error> {
+        let (entries, origins) = (batch.to_vec(), origins.to_vec());
         let applied = self.on(destination, move |page, room, now| {
-            park::park(page, room, &entries, now).map(|applied| (applied, now + 1))
+            let mut stretches = Stretches::of(&origins);
+            // What it learns is so within this transaction: the second time no mark is elsewhere.
+            while let Err(stands) = park::move_marks(page, room, stretches.moves())? {
+                if let Err(moved) = stretches.learn(&stands) {
+                    return Ok(Err(moved));
+                }
+            }
+            let is_known = |index| stretches.is_known(index);
+            let applied = park::park(page, room, &entries, is_known, now)?;
+            Ok(Ok((applied, now + 1)))
         });
-        let (applied, now) = applied.await?;
+        let (applied, now) = applied.await??;
         Ok(Parkings::prove(batch, applied.outcomes, now, applied.earliest_due))
+    }
+
+    async fn mark(&self, destination: &Destination, log: u32) -> Result<Option<Mark>, Error> {
+        self.on(destination, move |page, room, _| page.mark(room, log)).await
+    }
+
+    async fn set_mark(&self, destination: &Destination, log: u32, mark: Mark) -> Result<(), Error> {
+        self.on(destination, move |page, room, _| page.set_mark(room, log, &mark)).await
     }
 
     async fn claim(&self, destination: &Destination, limit: Limit) -> Result<Claim, Error> {

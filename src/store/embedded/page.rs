@@ -10,7 +10,7 @@ use redb::{ReadableTable, ReadableTableMetadata, Table, TableDefinition, WriteTr
 use super::calendar::{self, Slots};
 use super::record::{Record, Room, at_of, end_of, first_place, in_state, key, place_of};
 use crate::clock::UnixMs;
-use crate::store::{Place, Start, State};
+use crate::store::{Mark, Place, Start, State};
 
 type Keyed = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -32,6 +32,9 @@ pub(super) const ROOMS: TableDefinition<'static, &'static str, Room> =
 /// What this file was laid out for.
 pub(super) const SETTINGS: TableDefinition<'static, &'static str, &'static str> =
     TableDefinition::new("settings");
+/// Room and log to how far it was parked.
+pub(super) const MARKS: TableDefinition<'static, (Room, u32), &'static str> =
+    TableDefinition::new("marks");
 /// Named numbers.
 pub(super) const NUMBERS: TableDefinition<'static, &'static str, u64> =
     TableDefinition::new("numbers");
@@ -52,6 +55,7 @@ pub(super) struct Page<'t> {
     numbers: Table<'t, &'static str, u64>,
     rooms: Table<'t, &'static str, Room>,
     settings: Table<'t, &'static str, &'static str>,
+    marks: Table<'t, (Room, u32), &'static str>,
     /// What to add to `counts`, written once at the end.
     changes: BTreeMap<(Room, u8), i64>,
     /// What to add to `calendar`, written when it is read, or at the end.
@@ -75,6 +79,7 @@ impl<'t> Page<'t> {
             numbers,
             rooms: transaction.open_table(ROOMS)?,
             settings: transaction.open_table(SETTINGS)?,
+            marks: transaction.open_table(MARKS)?,
             changes: BTreeMap::new(),
             due_changes: calendar::Changes::default(),
             next_order,
@@ -122,6 +127,18 @@ impl<'t> Page<'t> {
         self.settings.insert(field, value)?;
         self.dirty = true;
         Ok(value.to_owned())
+    }
+
+    /// How far a log was parked.
+    pub(super) fn mark(&self, room: Room, log: u32) -> Result<Option<Mark>> {
+        let found = self.marks.get((room, log))?;
+        found.map(|text| Mark::decode(text.value()).ok_or_else(damaged)).transpose()
+    }
+
+    pub(super) fn set_mark(&mut self, room: Room, log: u32, mark: &Mark) -> Result<()> {
+        self.dirty = true;
+        self.marks.insert((room, log), &*mark.encode())?;
+        Ok(())
     }
 
     /// A number that no place has had.

@@ -4,7 +4,8 @@ use super::page::Page;
 use super::record::{Record, Room};
 use crate::clock::UnixMs;
 use crate::delay::When;
-use crate::store::{Entry, Outcome, State, envelope};
+use crate::store::mark::Move;
+use crate::store::{Entry, Outcome, Stand, State, envelope};
 
 /// What came of a batch.
 pub(super) struct Applied {
@@ -12,15 +13,43 @@ pub(super) struct Applied {
     pub earliest_due: Option<UnixMs>,
 }
 
-/// Applies a batch in order. `now` is rounded down, so a delay counts from the millisecond after.
+/// Moves the marks of a batch's logs, unless one is elsewhere: then says where those are, and
+/// changes nothing.
+pub(super) fn move_marks<'m>(
+    page: &mut Page<'_>,
+    room: Room,
+    moves: impl Iterator<Item = &'m Move> + Clone,
+) -> Result<Result<(), Vec<Stand>>, redb::Error> {
+    let mut elsewhere = Vec::new();
+    for step in moves.clone() {
+        let mark = page.mark(room, step.log)?;
+        if mark.is_none_or(|mark| (mark.life, mark.next) != (step.to.life, step.from)) {
+            elsewhere.push(Stand { log: step.log, mark });
+        }
+    }
+    if !elsewhere.is_empty() {
+        return Ok(Err(elsewhere));
+    }
+    for step in moves {
+        page.set_mark(room, step.log, &step.to)?;
+    }
+    Ok(Ok(()))
+}
+
+/// Applies a batch in order, but for what `is_known` to lie before its mark. `now` is rounded down, so a delay counts from the millisecond after.
 pub(super) fn park(
     page: &mut Page<'_>,
     room: Room,
     batch: &[Entry],
+    is_known: impl Fn(usize) -> bool,
     now: UnixMs,
 ) -> Result<Applied, redb::Error> {
     let mut applied = Applied { outcomes: Vec::with_capacity(batch.len()), earliest_due: None };
-    for entry in batch {
+    for (index, entry) in batch.iter().enumerate() {
+        if is_known(index) {
+            applied.outcomes.push(Outcome::Known);
+            continue;
+        }
         let outcome = match entry {
             Entry::Park { message, when, priority } => {
                 let uid = message.uid.as_bytes();

@@ -10,8 +10,8 @@ use crate::clock::UnixMs;
 use crate::delay::When;
 use crate::message::Uid;
 use crate::store::{
-    Census, Claim, DUE_IN_BOUNDS_MS, Entry, Error, Lease, Outcome, Parkings, Recovery, Ticket,
-    Unreadable, envelope,
+    Census, Claim, DUE_IN_BOUNDS_MS, Entry, Error, Lease, Mark, Outcome, Parkings, Recovery, Stand,
+    Ticket, Unreadable, envelope,
 };
 
 /// What `park` answers for one bucket.
@@ -22,8 +22,15 @@ pub(super) struct Parked {
     outcomes: Vec<Outcome>,
 }
 
-pub(super) fn parked(answer: Value, entries: &[&Entry]) -> Result<Parked, Error> {
+/// What `park` answers, unless a mark was elsewhere: then where.
+pub(super) fn parked(
+    answer: Value,
+    entries: &[&Entry],
+) -> Result<Result<Parked, Vec<Stand>>, Error> {
     let mut items = array("park", answer)?.into_iter();
+    if matches!(items.as_slice().first(), Some(Value::BulkString(_))) {
+        return stands(items.skip(1)).map(Err);
+    }
     let mut number = || integer("park", items.next());
     let (sequence, now, earliest) = (number()?, number()?, number()?);
     let letters = bytes("park", items.next())?;
@@ -34,7 +41,28 @@ pub(super) fn parked(answer: Value, entries: &[&Entry]) -> Result<Parked, Error>
     let now = now as UnixMs;
     let outcomes = letters.iter().zip(entries).map(|(letter, entry)| outcome(*letter, entry, now));
     let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
-    Ok(Parked { sequence, now, earliest_due: due(earliest), outcomes })
+    Ok(Ok(Parked { sequence, now, earliest_due: due(earliest), outcomes }))
+}
+
+/// Pairs of a log and the text of its mark, empty where it has none.
+fn stands(mut items: impl Iterator<Item = Value>) -> Result<Vec<Stand>, Error> {
+    let mut stands = Vec::new();
+    while let Some(log) = items.next() {
+        let log = bytes("park", Some(log))?;
+        let log = std::str::from_utf8(&log).ok().and_then(|log| log.parse().ok());
+        let log = log.ok_or_else(|| Error::Garbled("park named no log".into()))?;
+        stands.push(Stand { log, mark: mark(&bytes("park", items.next())?)? });
+    }
+    Ok(stands)
+}
+
+/// A mark as it is kept; empty for none.
+pub(super) fn mark(text: &[u8]) -> Result<Option<Mark>, Error> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let mark = std::str::from_utf8(text).ok().and_then(Mark::decode);
+    mark.map(Some).ok_or_else(|| Error::Garbled("a mark is not what was written".into()))
 }
 
 fn outcome(letter: u8, entry: &Entry, now: UnixMs) -> Result<Outcome, Error> {
@@ -70,6 +98,11 @@ pub(super) struct Merged {
 impl Merged {
     pub(super) fn new(entries: usize) -> Self {
         Self { outcomes: vec![None; entries], now: 0, earliest_due: None, rolled_back: false }
+    }
+
+    /// An entry that lies before its log's mark.
+    pub(super) fn add_known(&mut self, place: usize) {
+        self.outcomes[place] = Some(Outcome::Known);
     }
 
     pub(super) fn add(&mut self, places: &[usize], parked: Parked, rolled_back: bool) {

@@ -4,7 +4,13 @@ use redis::Cmd;
 
 use crate::delay::When;
 use crate::message::ProducerId;
+use crate::store::mark::Move;
 use crate::store::{Entry, envelope};
+
+/// Adds the six arguments of one move of a mark.
+pub(super) fn push_move(call: &mut Cmd, step: &Move) {
+    call.arg("mark").arg(step.log).arg(step.expected()).arg(step.to.encode()).arg("").arg("");
+}
 
 /// Adds the six arguments of one entry.
 pub(super) fn push_entry(call: &mut Cmd, entry: &Entry) {

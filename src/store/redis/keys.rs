@@ -29,6 +29,8 @@ pub(super) struct Bucket {
     pub meta: String,
     /// Producer's id to uid.
     pub ids: String,
+    /// Log to how far it was parked here.
+    pub mark: String,
     /// Grows with every entry applied.
     pub seq: String,
     /// Grows with every claim.
@@ -67,6 +69,7 @@ impl Keys {
             msg: format!("{prefix}:msg"),
             meta: format!("{prefix}:meta"),
             ids: format!("{prefix}:ids"),
+            mark: format!("{prefix}:mark"),
             seq: format!("{prefix}:seq"),
             claims: format!("{prefix}:claims"),
             paused: format!("{prefix}:paused"),
@@ -74,7 +77,7 @@ impl Keys {
     }
 
     /// The slice an entry belongs to: by producer's id, so that a cancel meets its message, else
-    /// by routing key, so that equal keys keep their order.
+    /// by key or routing key, so that equal keys keep their order.
     pub(super) fn slice_of(&self, entry: &Entry) -> u32 {
         if self.slices == 1 {
             return 0;
@@ -85,6 +88,9 @@ impl Keys {
                 match (&message.id, &message.content) {
                     (Some(id), _) => crc32fast::hash(id.as_str().as_bytes()),
                     (None, Content::Amqp(amqp)) => crc32fast::hash(&amqp.routing_key),
+                    (None, Content::Kafka(record)) => {
+                        crc32fast::hash(record.key.as_deref().unwrap_or_default())
+                    }
                 }
             }
         };
@@ -114,6 +120,7 @@ mod tests {
                 assert_eq!(tag(key), tag(&bucket.due), "{name}");
             }
             assert_eq!(tag(&bucket.seq), tag(&bucket.due), "{name}");
+            assert_eq!(tag(&bucket.mark), tag(&bucket.due), "{name}");
             assert_eq!(tag(&bucket.claims), tag(&bucket.due), "{name}");
         }
     }

@@ -26,9 +26,10 @@ use redis::{Cmd, Pipeline, Value};
 use self::keys::{Bucket, Keys};
 use self::link::{Link, server_error, unavailable};
 use self::scripts::{Script, Scripts};
+use super::mark::Stretches;
 use super::{
-    Census, Claim, DUE_IN_BOUNDS_MS, EXPIRIES_BEFORE_ALONE, Entry, Error, Limit, NotDone, Parkings,
-    Postponed, Recovery, Store, Ticket,
+    Census, Claim, DUE_IN_BOUNDS_MS, EXPIRIES_BEFORE_ALONE, Entry, Error, Limit, Mark, NotDone,
+    Origin, Parkings, Postponed, Recovery, Stand, Store, Ticket,
 };
 use crate::broker::Released;
 use crate::clock::{StoreClock, millis};
@@ -39,6 +40,8 @@ use crate::message::{BrokerKind, Destination, ProducerId, Reason};
 /// Most messages one script call may claim, conclude or recover: Lua cannot unpack many thousands,
 /// and a long script holds up everybody else.
 const CALL_MAX: usize = 500;
+/// How often a batch is parked anew because marks turn out to be further than its reader believed.
+const MOVES_MAX: usize = 4;
 /// How the keys are laid out, as the headers of the scripts in `lua/` say.
 const LAYOUT: &str = "1";
 
@@ -93,12 +96,14 @@ impl RedisStore {
         (0..self.keys.slices()).map(|slice| (slice, self.keys.bucket(destination, slice))).collect()
     }
 
-    /// Parks the entries of one bucket; also says whether the bucket went back in time.
+    /// Parks the entries of one bucket and moves its marks; also says whether the bucket went back
+    /// in time. `Err` says where marks are, when they are elsewhere.
     async fn park_slice(
         &self,
-        bucket: Bucket,
+        bucket: &Bucket,
         entries: &[&Entry],
-    ) -> Result<(answers::Parked, bool), Error> {
+        stretches: &Stretches<'_>,
+    ) -> Result<Result<(answers::Parked, bool), Vec<Stand>>, Error> {
         let mut call = self.scripts.park.call(&[
             &bucket.due,
             &bucket.lease,
@@ -107,7 +112,11 @@ impl RedisStore {
             &bucket.meta,
             &bucket.ids,
             &bucket.seq,
+            &bucket.mark,
         ]);
+        for step in stretches.moves() {
+            arguments::push_move(&mut call, step);
+        }
         for entry in entries {
             arguments::push_entry(&mut call, entry);
         }
@@ -115,11 +124,38 @@ impl RedisStore {
         let asked = Instant::now();
         let answer =
             self.scripts.park.run_durably(&self.parks, call, durability, min_replicas).await?;
-        let parked = answers::parked(answer, entries)?;
+        let parked = match answers::parked(answer, entries)? {
+            Ok(parked) => parked,
+            Err(stands) => return Ok(Err(stands)),
+        };
         self.clock.observe(parked.now, asked);
         let before = parked.sequence - entries.len() as i64;
-        let rolled_back = self.went_back(bucket.seq, before, parked.sequence);
-        Ok((parked, rolled_back))
+        let rolled_back = self.went_back(bucket.seq.clone(), before, parked.sequence);
+        Ok(Ok((parked, rolled_back)))
+    }
+
+    /// Parks what of a batch belongs to one bucket. Marks that are further than the reader believed
+    /// say what is parked already; the rest is then parked from there.
+    async fn park_bucket(
+        &self,
+        bucket: Bucket,
+        batch: &[Entry],
+        of_bucket: &[usize],
+        origins: &[Origin],
+    ) -> Result<Slice, Error> {
+        let mut stretches = Stretches::of(origins);
+        for _ in 0..MOVES_MAX {
+            let (known, unknown): (Vec<usize>, Vec<usize>) =
+                of_bucket.iter().partition(|index| stretches.is_known(**index));
+            let entries: Vec<&Entry> = unknown.iter().map(|index| &batch[*index]).collect();
+            match self.park_slice(&bucket, &entries, &stretches).await? {
+                Ok((parked, rolled_back)) => {
+                    return Ok(Slice { known, unknown, parked, rolled_back });
+                }
+                Err(stands) => stretches.learn(&stands)?,
+            }
+        }
+        Err(Error::Unavailable("others move the marks of this batch".into()))
     }
 
     /// Takes note of a bucket's sequence. True when it was lower before this batch than it was
@@ -206,6 +242,14 @@ impl RedisStore {
     }
 }
 
+/// What one bucket did with its share of a batch.
+struct Slice {
+    known: Vec<usize>,
+    unknown: Vec<usize>,
+    parked: answers::Parked,
+    rolled_back: bool,
+}
+
 /// One of the scripts that end a lease: on which keys, and with what besides uid and token.
 struct Conclusion<'a, T> {
     script: &'a Script,
@@ -266,24 +310,52 @@ impl Store for RedisStore {
         )))
     }
 
-    async fn park(&self, destination: &Destination, batch: &[Entry]) -> Result<Parkings, Error> {
-        let mut places: Vec<Vec<usize>> = vec![Vec::new(); self.keys.slices() as usize];
+    async fn park_read(
+        &self,
+        destination: &Destination,
+        batch: &[Entry],
+        origins: &[Origin],
+    ) -> Result<Parkings, Error> {
+        let mut of_buckets: Vec<Vec<usize>> = vec![Vec::new(); self.keys.slices() as usize];
         for (place, entry) in batch.iter().enumerate() {
-            places[self.keys.slice_of(entry) as usize].push(place);
+            of_buckets[self.keys.slice_of(entry) as usize].push(place);
         }
-        let slices = self.buckets(destination).into_iter().zip(&places);
-        let calls = slices.filter(|(_, places)| !places.is_empty()).map(
-            |((_, bucket), places)| async move {
-                let entries: Vec<&Entry> = places.iter().map(|place| &batch[*place]).collect();
-                let answer = self.park_slice(bucket, &entries).await?;
-                Ok::<_, Error>((places, answer))
-            },
-        );
+        // Marks move in every bucket: one without entries has parked all there is for it.
+        let buckets = self.buckets(destination).into_iter().zip(&of_buckets);
+        let calls = buckets
+            .filter(|(_, of_bucket)| !of_bucket.is_empty() || !origins.is_empty())
+            .map(|((_, bucket), of_bucket)| self.park_bucket(bucket, batch, of_bucket, origins));
         let mut merged = answers::Merged::new(batch.len());
-        for (places, (parked, rolled_back)) in try_join_all(calls).await? {
-            merged.add(places, parked, rolled_back);
+        for slice in try_join_all(calls).await? {
+            slice.known.into_iter().for_each(|place| merged.add_known(place));
+            merged.add(&slice.unknown, slice.parked, slice.rolled_back);
         }
         merged.finish(batch)
+    }
+
+    async fn mark(&self, destination: &Destination, log: u32) -> Result<Option<Mark>, Error> {
+        let mut read = Pipeline::new();
+        for (_, bucket) in self.buckets(destination) {
+            read.cmd("HGET").arg(bucket.mark).arg(log);
+        }
+        let mut marks = Vec::new();
+        for answer in self.ask(&read).await? {
+            match answer {
+                // A bucket that lost its mark has lost what it parked.
+                Value::Nil => return Ok(None),
+                Value::BulkString(text) => marks.extend(answers::mark(&text)?),
+                _ => return Err(Error::Garbled("a mark is not what was written".into())),
+            }
+        }
+        Ok(marks.into_iter().min())
+    }
+
+    async fn set_mark(&self, destination: &Destination, log: u32, mark: Mark) -> Result<(), Error> {
+        let mut set = Pipeline::new();
+        for (_, bucket) in self.buckets(destination) {
+            set.cmd("HSET").arg(bucket.mark).arg(log).arg(mark.encode());
+        }
+        self.ask(&set).await.map(drop)
     }
 
     async fn claim(&self, destination: &Destination, limit: Limit) -> Result<Claim, Error> {

@@ -103,3 +103,22 @@ async fn park_refuses_a_malformed_batch_whole() {
         bucket.holds(&[]).await;
     }
 }
+
+#[tokio::test]
+async fn park_moves_marks_only_from_where_they_are_expected() {
+    let mut bucket = Bucket::new().await;
+    let step = |expected, to| vec!["mark", "3", expected, to, "", ""];
+    bucket.command(&["HSET", "mark", "3", "0 5 1000"]).await;
+    let arguments = [step("0 5 ", "0 6 1001"), park("u1", "", PAST)].concat();
+    let answer = bucket.run(PARK, &arguments).await;
+    assert_eq!(outcomes(&answer), "p", "a mark has no letter");
+    let parked = [("due", "u1 1000"), ("mark", "3 0 6 1001"), ("msg", "u1 1000:body")];
+    bucket.holds(&parked).await;
+    for expected in ["0 5 ", "0 61 ", "1 6 "] {
+        let arguments = [step(expected, "0 9 2000"), park("u2", "", PAST)].concat();
+        let answer = bucket.run_twice(PARK, &arguments).await;
+        let text = |text: &str| Value::BulkString(text.into());
+        assert_eq!(answer, Value::Array(vec![text("moved"), text("3"), text("0 6 1001")]));
+        bucket.holds(&parked).await;
+    }
+}

@@ -11,6 +11,8 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use xdelay::message::Content;
+
 /// How long anything may take that a test waits for.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -19,6 +21,15 @@ pub fn setting(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
         panic!("{name} is not set: run `make test`, or `dev/services up` and `dev/services run main cargo test`")
     })
+}
+
+/// What a message says.
+pub fn body(content: &Content) -> String {
+    let body = match content {
+        Content::Amqp(amqp) => amqp.body.clone(),
+        Content::Kafka(record) => record.value.clone().unwrap_or_default(),
+    };
+    String::from_utf8_lossy(&body).into_owned()
 }
 
 /// A name that no other test has.

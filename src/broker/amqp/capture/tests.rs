@@ -26,7 +26,7 @@ fn stamped(stamp: &Stamp, delay: AMQPValue) -> Captured {
 }
 
 fn properties_of(captured: &Captured) -> BasicProperties {
-    let Content::Amqp(content) = &captured.content;
+    let Content::Amqp(content) = &captured.content else { panic!("of RabbitMQ") };
     properties::decode(&content.properties).expect("ours")
 }
 
