@@ -12,7 +12,7 @@ local list_key, msg_key, meta_key = KEYS[1], KEYS[2], KEYS[3]
 local most, most_bytes, head = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local from, after = ARGV[4], ARGV[5]
 -- What is read before its size is known.
-local STEP = 20
+local STEP = 4
 
 -- Redis orders members by their bytes; Lua's own comparison depends on the locale.
 local function is_less(a, b)

@@ -15,7 +15,7 @@ if ARGV[1] ~= 'own' and not given then return redis.error_reply('ERR revive: no 
 
 local function revive(uid, id)
   local value = redis.call('HGET', KEYS[4], uid)
-  if not redis.call('ZSCORE', KEYS[3], uid) or not value then
+  if not redis.call('ZSCORE', KEYS[3], uid) or not value or #value < 8 then
     if redis.call('ZSCORE', KEYS[2], uid) then return 'l' end
     return redis.call('ZSCORE', KEYS[1], uid) and 'p' or 'u'
   end

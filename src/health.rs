@@ -55,6 +55,11 @@ impl Health {
         self.parts().values().map(|part| part.finding.clone()).collect()
     }
 
+    /// Whether the store is open and the broker known: before that nothing can be said of messages.
+    pub fn is_open(&self) -> bool {
+        self.parts().get(START).is_none_or(|part| part.finding.grade == Grade::Good)
+    }
+
     /// Whether nothing is bad.
     pub fn is_ready(&self) -> bool {
         self.parts().values().all(|part| part.finding.grade != Grade::Bad)

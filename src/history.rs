@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use crate::clock::{StoreClock, UnixMs};
 use crate::message::{Destination, ProducerId, Uid};
 
-/// Most events that are kept.
+/// Most releases that are kept, and most of all other events: those must not be lost among them.
 const EVENTS_MAX: usize = 10_000;
 /// How long an event is kept.
 const EVENT_AGE_MAX_MS: u64 = 86_400_000;
@@ -121,7 +121,8 @@ pub struct History {
 
 #[derive(Debug, Default)]
 struct Kept {
-    events: VecDeque<Event>,
+    released: VecDeque<Event>,
+    others: VecDeque<Event>,
     minutes: VecDeque<Minute>,
 }
 
@@ -148,10 +149,14 @@ impl History {
         }
         let mut kept = self.kept();
         kept.minute(at).count(&event.what);
-        if kept.events.len() == EVENTS_MAX {
-            kept.events.pop_front();
+        let ring = match event.what {
+            What::Released { .. } => &mut kept.released,
+            _ => &mut kept.others,
+        };
+        if ring.len() == EVENTS_MAX {
+            ring.pop_front();
         }
-        kept.events.push_back(event);
+        ring.push_back(event);
     }
 
     /// Counts a message that was taken in.
@@ -164,8 +169,15 @@ impl History {
     pub fn last(&self, most: usize, matches: impl Fn(&Event) -> bool) -> Vec<Event> {
         let since = self.clock.now().saturating_sub(EVENT_AGE_MAX_MS);
         let kept = self.kept();
-        let young = kept.events.iter().rev().take_while(|event| event.at >= since);
-        young.filter(|event| matches(event)).take(most).cloned().collect()
+        let last = |ring: &VecDeque<Event>| -> Vec<Event> {
+            let young = ring.iter().rev().take_while(|event| event.at >= since);
+            young.filter(|event| matches(event)).take(most).cloned().collect()
+        };
+        let mut events = [last(&kept.released), last(&kept.others)].concat();
+        drop(kept);
+        events.sort_by_key(|event| std::cmp::Reverse(event.at));
+        events.truncate(most);
+        events
     }
 
     /// The minutes of the last hour in which anything happened.

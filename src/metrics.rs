@@ -45,6 +45,7 @@ pub struct Metrics {
     dead: Family<Labels, Gauge>,
     overdue: Family<Labels, Gauge>,
     paused: Family<Labels, Gauge>,
+    oldest_overdue: Family<Labels, Gauge>,
     due_in: Family<Labels, Gauge>,
     healthy: Family<Labels, Gauge>,
     reconnects: Family<Labels, Counter>,
@@ -81,6 +82,7 @@ impl Metrics {
             dead: Family::default(),
             overdue: Family::default(),
             paused: Family::default(),
+            oldest_overdue: Family::default(),
             due_in: Family::default(),
             healthy: Family::default(),
             reconnects: Family::default(),
@@ -115,8 +117,10 @@ impl Metrics {
         to.register("parked", "Messages waiting for their due", self.parked.clone());
         to.register("leased", "Messages being released", self.leased.clone());
         to.register("dead", "Messages buried", self.dead.clone());
-        to.register("overdue", "Parked messages whose due has come", self.overdue.clone());
+        to.register("overdue", "Parked messages that may be tried now", self.overdue.clone());
         to.register("paused", "1 while an operator holds releases back", self.paused.clone());
+        let help = "How long the first parked message could have been tried";
+        to.register("oldest_overdue_seconds", help, self.oldest_overdue.clone());
         let help = "Parked messages with at most `le` seconds to their due";
         to.register("due_in_seconds", help, self.due_in.clone());
         to.register("healthy", "1 while a part is well, 0 while it is not", self.healthy.clone());
@@ -164,6 +168,8 @@ impl Metrics {
         set(&self.dead, census.dead);
         set(&self.overdue, census.overdue);
         set(&self.paused, u64::from(census.paused));
+        let waited = census.next.map_or(0, |next| census.now.saturating_sub(next));
+        set(&self.oldest_overdue, waited / 1_000);
         let bounds = DUE_IN_BOUNDS_MS.iter().map(|ms| (ms / 1_000).to_string());
         let within = census.due_within.iter().chain([&census.parked]);
         for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(within) {

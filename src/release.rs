@@ -229,7 +229,7 @@ impl ReleaseLoop {
                 false => Finding::good(self.subject("release"), "goes on"),
             });
         }
-        if claim.paused {
+        if claim.paused && claim.is_empty() && batch.leases.is_empty() {
             self.backlog = false;
             return Wake::After(POLL_MAX);
         }

@@ -7,6 +7,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use crate::message::{Destination, ProducerId, Uid};
+use crate::store::Error;
 
 /// Where a request came from.
 #[derive(Clone, Debug)]
@@ -25,6 +26,11 @@ impl Audit<'_> {
         let (peer, step) = (self.peer(), self.step);
         let id = id.map(ToString::to_string).unwrap_or_default();
         tracing::info!(audit = true, peer, step, %destination, %uid, id, "an operator's step");
+    }
+
+    pub(super) fn uncertain(&self, destination: &Destination, error: &Error) {
+        let (peer, step) = (self.peer(), self.step);
+        tracing::warn!(audit = true, peer, step, %destination, %error, "an operator's step may have happened");
     }
 
     pub(super) fn destination(&self, destination: &Destination) {

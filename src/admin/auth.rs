@@ -44,6 +44,21 @@ fn is(token: &Secret, given: &[u8]) -> bool {
     given.ct_eq(token.expose().as_bytes()).into()
 }
 
+/// Says nothing of messages before the store is open: what is not known yet would seem not to be.
+pub(super) async fn require_store(
+    Extract(state): Extract<Arc<State>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if request.uri().path().starts_with("/v1/") && !state.health.is_open() {
+        let why = "xdelay is starting; GET /ready says what it waits for";
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "starting", why).into_response();
+    }
+    // Whoever looks must not hold up those who release.
+    let _turn = state.turns.acquire().await;
+    next.run(request).await
+}
+
 /// Lets a request through when its role allows its method.
 pub(super) async fn require_role(
     Extract(state): Extract<Arc<State>>,

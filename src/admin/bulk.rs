@@ -16,7 +16,7 @@ use super::audit::Caller;
 use super::extract::{Json, Path};
 use super::filter::{EXAMINED_MAX, Filter};
 use super::problem::{AnyProblem, Problem};
-use super::steer::{Why, take_note, word};
+use super::steer::{Why, take_note, uncertain, word};
 use super::time::{Due, DueOrOwn, instant};
 use crate::delay::When;
 use crate::message::Destination;
@@ -30,8 +30,10 @@ const PORTION: usize = 1_000;
 #[serde(default, deny_unknown_fields)]
 #[schema(example = json!({"filter": {"destination": "orders", "id": "order-"}, "dry_run": true}))]
 pub(super) struct Bulk {
-    /// Which messages.
+    /// Which messages; at least one of its parts, unless `all` is true.
     filter: Filter,
+    /// Really all there are.
+    all: bool,
     /// Count only.
     dry_run: bool,
     /// For reschedule and revive: in so many milliseconds from now.
@@ -43,13 +45,17 @@ pub(super) struct Bulk {
     reason: Option<String>,
     /// Go on where an earlier request ended.
     cursor: Option<String>,
+    /// When the first request of this work was made, as it answered: what the work itself has moved
+    /// since is left alone.
+    since: Option<u64>,
     /// Most messages of this request, 1 to 1000.
     limit: Option<usize>,
 }
 
 /// How far it got.
 #[derive(Serialize, ToSchema)]
-#[schema(example = json!({"matched": 2, "results": {"cancelled": 2}, "due": null, "cursor": null}))]
+#[schema(example = json!({"matched": 2, "results": {"cancelled": 2}, "due": null, "cursor": null,
+    "since": 1_795_276_800_000_u64}))]
 pub(super) struct BulkDone {
     /// Messages that matched in this portion.
     matched: usize,
@@ -59,6 +65,8 @@ pub(super) struct BulkDone {
     due: Option<u64>,
     /// To go on with; null at the end.
     cursor: Option<String>,
+    /// To be sent with the cursor.
+    since: u64,
 }
 
 /// Cancel, release, reschedule, revive or bury all that match
@@ -71,6 +79,9 @@ pub(super) async fn bulk(
     Path(step): Path<String>,
     Json(mut bulk): Json<Bulk>,
 ) -> Result<axum::Json<BulkDone>, Problem> {
+    if bulk.filter.is_empty() && !bulk.all {
+        return Err(Problem::invalid("the filter is empty; add \"all\": true to mean everything"));
+    }
     if step == "revive" {
         bulk.filter.state.get_or_insert_with(|| "dead".to_owned());
     }
@@ -78,12 +89,12 @@ pub(super) async fn bulk(
     if !(1..=PORTION).contains(&limit) {
         return Err(Problem::invalid("limit is a number from 1 to 1000"));
     }
+    let since = bulk.since.unwrap_or_else(|| state.clock.now());
     let (step, due) = bulk.step(&state, &step)?;
     let start = bulk.filter.start(bulk.cursor.as_deref())?;
     let page = bulk.filter.page(&state, start, limit.min(EXAMINED_MAX)).await?;
-    // What has been moved behind us is met again.
-    let is_done = |seen: &Seen| matches!(step, Step::Reschedule(_)) && Some(seen.due) == due;
-    let matches: Vec<_> = page.matches.into_iter().filter(|(_, it)| !is_done(it)).collect();
+    let matches: Vec<_> =
+        page.matches.into_iter().filter(|(_, it)| !is_done(&step, it, since, due)).collect();
     let matched = matches.len();
     let mut results = BTreeMap::new();
     if !bulk.dry_run {
@@ -92,13 +103,31 @@ pub(super) async fn bulk(
         }
     }
     let cursor = page.next.map(|place| place.to_text());
-    Ok(axum::Json(BulkDone { matched, results, due, cursor }))
+    Ok(axum::Json(BulkDone { matched, results, due, cursor, since }))
+}
+
+/// What this work has moved already is met again further on: a new due, a burial after a revival.
+fn is_done(step: &Step, seen: &Seen, since: u64, due: Option<u64>) -> bool {
+    match step {
+        // What is due goes out by itself, and keeps its order.
+        Step::Reschedule(When::AtOnce) => seen.due <= since,
+        Step::Reschedule(_) => Some(seen.due) == due,
+        Step::Revive(_) => seen.at > since,
+        Step::Cancel | Step::Bury(_) => false,
+    }
 }
 
 impl Bulk {
     fn step(&self, state: &State, name: &str) -> Result<(Step, Option<u64>), Problem> {
         let (delay_ms, deliver_at) = (self.delay_ms, self.deliver_at.clone());
         let now = state.clock.now();
+        let timed = matches!(name, "reschedule" | "revive");
+        if !timed && (delay_ms.is_some() || deliver_at.is_some()) {
+            return Err(Problem::invalid("delay_ms and deliver_at are for reschedule and revive"));
+        }
+        if name != "bury" && self.reason.is_some() {
+            return Err(Problem::invalid("a reason is for bury"));
+        }
         Ok(match name {
             "cancel" => (Step::Cancel, None),
             "release" => (Step::Reschedule(When::AtOnce), None),
@@ -138,7 +167,8 @@ async fn apply(
     results: &mut BTreeMap<&'static str, u64>,
 ) -> Result<(), Problem> {
     let handles: Vec<_> = whom.iter().map(Seen::handle).collect();
-    let steered = state.store.steer(destination, step, &handles).await?;
+    let steered = state.store.steer(destination, step, &handles).await;
+    let steered = steered.map_err(|error| uncertain(caller, destination, step, error))?;
     for (seen, steered) in whom.iter().zip(steered) {
         *results.entry(word(steered)).or_default() += 1;
         take_note(state, caller, destination, (&seen.uid, seen.id()), step, steered);

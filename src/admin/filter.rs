@@ -8,12 +8,12 @@ use super::lookup;
 use super::problem::Problem;
 use crate::clock::UnixMs;
 use crate::message::Destination;
-use crate::store::{Listing, Place, Seen, Start, State};
+use crate::store::{Error, Listing, Place, Seen, Start, State};
 
 /// Most messages that are looked at for one page: what does not match costs time too.
 pub(super) const EXAMINED_MAX: usize = 2_000;
-/// Messages looked at in one step.
-const STEP: usize = 200;
+/// Messages looked at in one step, by all destinations together.
+const STEP: usize = 400;
 
 /// All of these must hold; none at all is everything parked.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
@@ -44,6 +44,13 @@ pub(super) struct Page {
 }
 
 impl Filter {
+    /// Whether it leaves out nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { destination, broker, state, id, key, due_from, due_to } = self;
+        let texts = [destination, broker, state, id, key];
+        texts.iter().all(|text| text.is_none()) && due_from.is_none() && due_to.is_none()
+    }
+
     pub(super) fn state(&self) -> Result<State, Problem> {
         match self.state.as_deref() {
             None | Some("parked") => Ok(State::Parked),
@@ -56,9 +63,7 @@ impl Filter {
     /// Reads a cursor, which is only good for a filter like the one it came from.
     pub(super) fn start(&self, cursor: Option<&str>) -> Result<Start, Problem> {
         match cursor {
-            Some(text) => Place::from_text(text)
-                .map(Start::After)
-                .ok_or_else(|| Problem::invalid("cursor is what an earlier page answered")),
+            Some(text) => Place::from_text(text).map(Start::After).ok_or_else(bad_cursor),
             // Only of what is parked does the order follow the due, and a message that was
             // postponed stands behind it, never before.
             None => match self.state()? {
@@ -81,11 +86,12 @@ impl Filter {
         let mut page = Page { matches: Vec::new(), examined: 0, next: None };
         let mut start = start;
         while page.examined < EXAMINED_MAX {
-            let step = STEP.min(EXAMINED_MAX - page.examined);
-            let (seen, more) = look(admin, &places, state, &start, step).await?;
+            // Each destination is asked for its share, so that many of them cost what one does.
+            let step = (STEP / places.len().max(1)).clamp(1, 200);
+            let (seen, more, read) = look(admin, &places, state, &start, step).await?;
+            page.examined += read;
             for (destination, seen) in seen {
                 let place = seen.place().clone();
-                page.examined += 1;
                 page.next = Some(place.clone());
                 start = Start::After(place);
                 if self.matches(&seen) {
@@ -116,6 +122,10 @@ impl Filter {
     }
 }
 
+fn bad_cursor() -> Problem {
+    Problem::invalid("cursor is what an earlier page of the same store answered")
+}
+
 /// One step through several destinations, in the order of places.
 async fn look(
     admin: &AdminState,
@@ -123,17 +133,22 @@ async fn look(
     state: State,
     start: &Start,
     most: usize,
-) -> Result<(Vec<(Destination, Seen)>, bool), Problem> {
+) -> Result<(Vec<(Destination, Seen)>, bool, usize), Problem> {
     let mut parts = Vec::new();
     let mut owners = std::collections::HashMap::new();
     for destination in places {
-        let part = admin.store.list(destination, state, start.clone(), most).await?;
+        let part = admin.store.list(destination, state, start.clone(), most).await;
+        let part = part.map_err(|error| match (error, start) {
+            (Error::Garbled(_), Start::After(_)) => bad_cursor(),
+            (error, _) => Problem::from(error),
+        })?;
         for seen in &part.seen {
             owners.insert((seen.place().clone(), seen.uid.clone()), destination.clone());
         }
         parts.push(part);
     }
-    let Listing { seen, more } = Listing::merge(parts, most);
+    let read = parts.iter().map(|part| part.seen.len()).sum();
+    let Listing { seen, more } = Listing::merge(parts, usize::MAX);
     let seen = seen
         .into_iter()
         .filter_map(|seen| {
@@ -141,5 +156,5 @@ async fn look(
             Some((owner, seen))
         })
         .collect();
-    Ok((seen, more))
+    Ok((seen, more, read))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State as Extract;
+use axum::http::StatusCode;
 use axum::response::Sse;
 use axum::response::sse::{Event as SseEvent, KeepAlive};
 use futures_util::stream::{Stream, unfold};
@@ -89,6 +90,16 @@ pub(super) struct Which {
 }
 
 impl Which {
+    fn check(&self) -> Result<(), Problem> {
+        let kinds = ["released", "cancelled", "buried", "rescheduled", "revived"];
+        match self.what.as_deref() {
+            Some(what) if !kinds.contains(&what) => {
+                Err(Problem::invalid(format!("what is one of {}", kinds.join(", "))))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn is(&self, event: &Event) -> bool {
         let kind = match event.what {
             What::Released { .. } => "released",
@@ -116,6 +127,7 @@ pub(super) async fn history(
     Extract(state): Extract<Arc<State>>,
     Query(which): Query<Which>,
 ) -> Result<Json<HistoryView>, Problem> {
+    which.check()?;
     let limit = which.limit.unwrap_or(LAST);
     if !(1..=LAST_MAX).contains(&limit) {
         return Err(Problem::invalid("limit is a number from 1 to 1000"));
@@ -132,10 +144,15 @@ pub(super) async fn history(
 pub(super) async fn events(
     Extract(state): Extract<Arc<State>>,
     Query(which): Query<Which>,
-) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
+) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {
+    which.check()?;
+    let seat = Arc::clone(&state.watchers).try_acquire_owned().map_err(|_| {
+        let why = "too many watch already; GET /v1/history tells the same, later";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "watchers", why)
+    })?;
     let shutdown = state.shutdown.clone();
-    let watching = unfold((state.history().watch(), which, shutdown), |state| async move {
-        let (mut events, which, mut shutdown) = state;
+    let watching = unfold((state.history().watch(), which, shutdown, seat), |state| async move {
+        let (mut events, which, mut shutdown, seat) = state;
         loop {
             let event = tokio::select! {
                 event = events.recv() => event,
@@ -152,8 +169,8 @@ pub(super) async fn events(
                 }
                 Err(RecvError::Closed) => return None,
             };
-            return Some((Ok(told), (events, which, shutdown)));
+            return Some((Ok(told), (events, which, shutdown, seat)));
         }
     });
-    Sse::new(watching).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+    Ok(Sse::new(watching).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }

@@ -101,8 +101,8 @@ impl Named {
             Name::Id(wanted) => id == Some(wanted),
         };
         let last = state.history().last(1, |event| {
-            self.places.contains(&event.destination)
-                && self.names.iter().any(|it| is_it(it, event.uid.as_ref(), event.id.as_ref()))
+            self.names.iter().any(|it| is_it(it, event.uid.as_ref(), event.id.as_ref()))
+                && self.places.contains(&event.destination)
         });
         let unknown = format!(
             "no message is called `{}` here: it was released by another replica or long ago, was \

@@ -10,7 +10,7 @@
 //!
 //! On an address that is not loopback a token is needed: one to change, another to look. `/live`
 //! and `/ready` answer without it, for those who watch over the process, but then `/ready` tells
-//! no details; the page's own files hold nothing to protect.
+//! no details; the page's own files and the OpenAPI file hold nothing to protect.
 
 mod audit;
 mod auth;
@@ -35,9 +35,11 @@ mod view;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router, middleware};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -54,6 +56,10 @@ use crate::metrics::Metrics;
 use crate::shutdown::Shutdown;
 use crate::store::Steer;
 
+/// Requests that are worked on at once; others wait for their turn.
+pub const TURNS: usize = 16;
+/// Callers that may watch events at once.
+pub const WATCHERS: usize = 64;
 /// Longest request body: a message of the usual size and its headers.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
@@ -83,6 +89,10 @@ pub struct State {
     pub loopback: bool,
     /// Ends what lasts as long as its caller listens.
     pub shutdown: Shutdown,
+    /// One for each request that is worked on.
+    pub turns: Semaphore,
+    /// One for each caller that watches events.
+    pub watchers: Arc<Semaphore>,
 }
 
 impl State {
@@ -123,6 +133,11 @@ pub async fn serve(listener: TcpListener, state: Arc<State>, mut shutdown: Shutd
     }
 }
 
+async fn not_so() -> Problem {
+    let why = "not with this method; GET /openapi.json lists what there is";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", why)
+}
+
 async fn nowhere() -> Problem {
     Problem::unknown("there is nothing at this path; GET /openapi.json lists what there is")
 }
@@ -152,11 +167,13 @@ fn router(state: &Arc<State>) -> Router {
     let described = get(move || async move { Json(api.as_ref().clone()) });
     let closed = closed
         .layer(middleware::from_fn(audit::know_caller))
+        .layer(middleware::from_fn_with_state(Arc::clone(state), auth::require_store))
         .layer(middleware::from_fn_with_state(Arc::clone(state), auth::require_role));
     open.merge(closed)
         .route("/openapi.json", described)
         .merge(page::routes())
         .fallback(nowhere)
+        .method_not_allowed_fallback(not_so)
         .layer(axum::extract::DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::clone(state), guard::keep_strangers_out))
         .with_state(Arc::clone(state))

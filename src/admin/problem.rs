@@ -74,6 +74,10 @@ pub(super) enum AnyProblem {
     #[response(status = 403, example = json!({"status": 403, "kind": "read-only",
         "detail": "this token may only read"}))]
     Forbidden(#[to_schema] Problem),
+    /// What is named does not exist.
+    #[response(status = 404, example = json!({"status": 404, "kind": "unknown",
+        "detail": "there is no destination of that name; there are: orders"}))]
+    Unknown(#[to_schema] Problem),
     /// The store does not answer.
     #[response(status = 503, example = json!({"status": 503, "kind": "store",
         "detail": "the store is not available: connection refused"}))]
@@ -84,10 +88,6 @@ pub(super) enum AnyProblem {
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "these describe the answers in the OpenAPI file")]
 pub(super) enum MessageProblem {
-    /// There is no such message.
-    #[response(status = 404, example = json!({"status": 404, "kind": "unknown",
-        "detail": "no message has the uid 0198c5d0a3f27b0e8f7a1c2d3e4f5a6b"}))]
-    Unknown(#[to_schema] Problem),
     /// It is in a state in which this cannot be done.
     #[response(status = 409, example = json!({"status": 409, "kind": "leased",
         "detail": "a replica is releasing it right now"}))]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State as Extract;
-use futures_util::future::try_join_all;
+use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,8 +17,10 @@ use crate::clock::UnixMs;
 use crate::history::Minute;
 use crate::message::Destination;
 use crate::metrics::Totals;
-use crate::store::{Census, Start, State as MessageState};
+use crate::store::Census;
 
+/// Destinations that are counted at a time.
+const AT_ONCE: usize = 8;
 /// Slots of a backlog, at most.
 const SLOTS_MAX: u64 = 500;
 
@@ -57,14 +59,14 @@ struct DestinationView {
     leased: u64,
     /// Kept with a reason.
     dead: u64,
-    /// Parked although their due has come.
+    /// Parked although they may be tried.
     overdue: u64,
     /// Held back by an operator.
     paused: bool,
     /// Still in the configuration of this replica.
     configured: bool,
-    /// When the first parked message is due, in Unix milliseconds; in the past, how long the oldest
-    /// has been overdue.
+    /// When the first parked message may be tried, in Unix milliseconds; in the past, since when it
+    /// could have gone out.
     next_due: Option<UnixMs>,
     /// Since this replica started.
     captured: u64,
@@ -102,7 +104,8 @@ pub(super) async fn stats(
     role: axum::Extension<super::auth::Role>,
 ) -> Result<Json<Stats>, Problem> {
     let all = state.destinations.all();
-    let destinations = try_join_all(all.iter().map(|it| view(&state, it))).await?;
+    let views = all.into_iter().map(|it| view(Arc::clone(&state), it));
+    let destinations = iter(views).buffered(AT_ONCE).try_collect().await?;
     Ok(Json(Stats {
         now: state.clock.now(),
         version: env!("CARGO_PKG_VERSION"),
@@ -114,11 +117,11 @@ pub(super) async fn stats(
     }))
 }
 
-async fn view(state: &State, destination: &Destination) -> Result<DestinationView, Problem> {
-    let Census { parked, leased, dead, overdue, paused, .. } =
-        state.store.census(destination).await?;
-    let first = state.store.list(destination, MessageState::Parked, Start::At(0), 1).await?;
-    let Totals { captured, released, cancelled, replaced } = state.metrics.of(destination).totals();
+async fn view(state: Arc<State>, destination: Destination) -> Result<DestinationView, Problem> {
+    let Census { parked, leased, dead, overdue, paused, next, .. } =
+        state.store.census(&destination).await?;
+    let Totals { captured, released, cancelled, replaced } =
+        state.metrics.of(&destination).totals();
     Ok(DestinationView {
         destination: destination.name.to_string(),
         broker: destination.broker.as_str(),
@@ -127,8 +130,8 @@ async fn view(state: &State, destination: &Destination) -> Result<DestinationVie
         dead,
         overdue,
         paused,
-        configured: state.is_served(destination),
-        next_due: first.seen.first().map(|seen| seen.due),
+        configured: state.is_served(&destination),
+        next_due: next,
         captured,
         released,
         cancelled,

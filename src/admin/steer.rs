@@ -16,7 +16,7 @@ use super::time::{Due, DueOrOwn};
 use crate::delay::When;
 use crate::history::What;
 use crate::message::{Destination, ProducerId, Reason, Uid};
-use crate::store::{Steered, Step};
+use crate::store::{Error, Steered, Step};
 
 /// How often a message is looked up again that was replaced just then.
 const LOOKS: usize = 3;
@@ -139,7 +139,8 @@ async fn one(
         let (destination, found) = named.find(state).await?;
         let (uid, id) = (found.seen.uid.clone(), found.seen.id().cloned());
         let whom = [found.seen.handle()];
-        let steered = state.store.steer(&destination, &step, &whom).await?;
+        let steered = state.store.steer(&destination, &step, &whom).await;
+        let steered = steered.map_err(|error| uncertain(caller, &destination, &step, error))?;
         let steered = steered.first().copied().unwrap_or(Steered::Unknown);
         if steered == Steered::Unknown {
             // It was released or replaced since it was looked up: the next look tells.
@@ -149,6 +150,25 @@ async fn one(
         return answer(&destination, &uid, id.as_ref(), steered).map(axum::Json);
     }
     Err(Problem::conflict("busy", "it is being replaced all the time; try again"))
+}
+
+/// A step whose answer was lost may have happened.
+pub(super) fn uncertain(
+    caller: &Caller,
+    destination: &Destination,
+    step: &Step,
+    error: Error,
+) -> Problem {
+    let named = match step {
+        Step::Cancel => "cancel",
+        Step::Reschedule(_) => "reschedule",
+        Step::Revive(_) => "revive",
+        Step::Bury(_) => "bury",
+    };
+    Audit { caller, step: named }.uncertain(destination, &error);
+    let mut problem = Problem::from(error);
+    problem.detail.push_str("; it may have happened all the same: look again before you repeat it");
+    problem
 }
 
 /// What the rest of the house must know of a step that was taken.
@@ -190,7 +210,7 @@ fn answer(
         Steered::IsDead => return refused("dead", "it is dead: revive it"),
         Steered::IsParked => return refused("parked", "it is parked already: reschedule it"),
         Steered::IdTaken => {
-            return refused("id-taken", "a newer message has its producer's id: cancel that first");
+            return refused("id_taken", "a newer message has its producer's id: cancel that first");
         }
         Steered::Unknown => return refused("gone", "it is not here any more"),
         Steered::Rescheduled(due) => Some(due),

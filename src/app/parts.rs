@@ -102,6 +102,8 @@ impl Parts {
             previews: config.admin.previews,
             loopback: config.admin.listen.ip().to_canonical().is_loopback(),
             shutdown,
+            turns: Semaphore::new(admin::TURNS),
+            watchers: Arc::new(Semaphore::new(admin::WATCHERS)),
         })
     }
 }

@@ -76,6 +76,13 @@ pub(super) struct Filter {
     due_to: Option<u64>,
 }
 
+impl Filter {
+    fn is_given(&self) -> bool {
+        let Self { state, id_prefix, key, due_from, due_to } = self;
+        [state, id_prefix, key].iter().any(|it| it.is_some()) || due_from.or(*due_to).is_some()
+    }
+}
+
 /// One message, or all that match.
 #[derive(Args)]
 pub(super) struct Whom {
@@ -107,8 +114,8 @@ pub(super) enum Order {
         #[command(flatten)]
         filter: Filter,
         /// Most messages
-        #[arg(long, default_value_t = 50)]
-        limit: usize,
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
     },
     /// Show a message with all its facts
     Show(Message),
@@ -187,7 +194,7 @@ pub(super) fn run(connection: Connection, order: Order) -> anyhow::Result<ExitCo
     let json = connection.json;
     let api = Api::new(connection.admin, connection.token_file.as_deref())?;
     match order {
-        Order::Ls { of, filter, limit } => listing::ls(&api, &of, &filter, limit, json),
+        Order::Ls { of, filter, limit } => listing::ls(&api, &of, &filter, limit as usize, json),
         Order::Show(message) => listing::show(&api, &message, json),
         Order::Stats { watch: false } => watch::stats(&api, json),
         Order::Stats { watch: true } => watch::stats_again_and_again(&api, json),
@@ -202,6 +209,11 @@ pub(super) fn run(connection: Connection, order: Order) -> anyhow::Result<ExitCo
         }
         step => {
             let (name, whom, body) = steps::of(step)?;
+            if whom.id.is_some() && whom.filter.is_given() {
+                anyhow::bail!(
+                    "one message is named, and a filter given: leave one out, or use --all"
+                );
+            }
             match &whom.id {
                 Some(id) => steps::one(&api, name, id, &whom.of, &body, json),
                 None if whom.all => bulk::many(&api, name, &whom, body, json),

@@ -7,20 +7,28 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use futures_util::stream::{StreamExt, TryStreamExt, iter};
 use xdelay::app;
+use xdelay::clock::host_now;
 use xdelay::config::Config;
 use xdelay::message::Destination;
-use xdelay::store::{Entry, Name, Seen, Start, State, Steer, transfer};
+use xdelay::store::transfer::{self, Moved};
+use xdelay::store::{Entry, Name, Outcome, Seen, Start, State, Steer, Step};
 
 /// Messages looked up at a time.
 const AT_ONCE: usize = 64;
-/// Messages of a page, and of a batch.
-const PAGE: usize = 200;
+/// Messages of a page.
+const PAGE: usize = 50;
+/// What is due within so many milliseconds is taken as due.
+const SOON_MS: u64 = 60_000;
 
 /// Writes everything that is parked or dead to stdout, one line a message.
 pub(super) fn export(config: &Config) -> anyhow::Result<ExitCode> {
     on_store(config, |store| async move {
         let (mut written, mut leased, mut unreadable) = (0_u64, 0_u64, 0_u64);
         for destination in store.destinations().await? {
+            // Says so when the store is laid out otherwise than the configuration has it.
+            store.open(&destination).await?;
+            // What a lost holder had is nobody's any more.
+            store.recover(&destination).await?;
             for state in State::ALL {
                 let mut start = Start::At(0);
                 loop {
@@ -73,39 +81,71 @@ async fn lines(
     Ok(iter(looks).buffered(AT_ONCE).try_collect().await?)
 }
 
-/// Parks everything that [`export`] wrote, read from stdin. What is there already is left as it is.
+/// Parks everything that [`export`] wrote, read from stdin. What is there already, under its uid or
+/// under its producer's id, is left as it is.
 pub(super) fn import(config: &Config) -> anyhow::Result<ExitCode> {
     on_store(config, |store| async move {
-        let mut read = 0_u64;
-        let mut batch: Vec<Entry> = Vec::new();
-        let mut of: Option<Destination> = None;
+        let (mut parked, mut known, mut taken) = (0_u64, 0_u64, 0_u64);
         for (number, line) in std::io::stdin().lock().lines().enumerate() {
             let line = line.context("stdin cannot be read")?;
-            let (destination, entry) = transfer::from_line(&line)
+            let moved = transfer::from_line(&line)
                 .map_err(|why| anyhow::anyhow!("line {}: {why}", number + 1))?;
-            if batch.len() == PAGE || of.as_ref().is_some_and(|of| *of != destination) {
-                park(&*store, of.as_ref(), &mut batch).await?;
+            match park(&*store, &moved).await? {
+                Came::In => parked += 1,
+                Came::Before => known += 1,
+                Came::AfterAnother => {
+                    taken += 1;
+                    let id = moved.message.id.as_ref().map(ToString::to_string);
+                    eprintln!("line {}: left out: {id:?} is another message there", number + 1);
+                }
             }
-            of = Some(destination);
-            batch.push(entry);
-            read += 1;
         }
-        park(&*store, of.as_ref(), &mut batch).await?;
-        eprintln!("{read} messages parked");
+        eprintln!("{parked} parked, {known} there already, {taken} left out");
         Ok(ExitCode::SUCCESS)
     })
 }
 
-async fn park(
-    store: &dyn Steer,
-    of: Option<&Destination>,
-    batch: &mut Vec<Entry>,
-) -> anyhow::Result<()> {
-    let Some(destination) = of else { return Ok(()) };
+/// What came of one message.
+enum Came {
+    In,
+    Before,
+    AfterAnother,
+}
+
+async fn park(store: &dyn Steer, moved: &Moved) -> anyhow::Result<Came> {
+    let destination = &moved.destination;
     store.open(destination).await?;
-    let _ = store.park(destination, batch).await?;
-    batch.clear();
-    Ok(())
+    let uid = &moved.message.uid;
+    if let Some(id) = &moved.message.id
+        && let Some(found) = store.find(destination, &Name::Id(id.clone())).await?
+        && found.seen.uid != *uid
+        && found.seen.state != State::Dead
+        && moved.reason.is_none()
+    {
+        return Ok(Came::AfterAnother);
+    }
+    let Some(reason) = moved.burial() else {
+        let parkings = store.park(destination, &[moved.entry()]).await?;
+        let known = parkings.entries.iter().any(|it| it.outcome == Outcome::Known);
+        return Ok(if known { Came::Before } else { Came::In });
+    };
+    let parked = match moved.due > host_now() + SOON_MS {
+        true => store.park(destination, &[moved.entry()]).await?,
+        // It would go out before it is buried, and its due does not matter any more.
+        false => {
+            let message = moved.message.clone();
+            store.park(destination, &[Entry::Bury { message, reason: reason.clone() }]).await?
+        }
+    };
+    if parked.entries.iter().any(|it| it.outcome == Outcome::Known) {
+        return Ok(Came::Before);
+    }
+    if let Some(found) = store.find(destination, &Name::Uid(uid.clone())).await?
+        && found.seen.state == State::Parked
+    {
+        store.steer(destination, &Step::Bury(reason), &[found.seen.handle()]).await?;
+    }
+    Ok(Came::In)
 }
 
 fn on_store<W>(config: &Config, work: impl FnOnce(Arc<dyn Steer>) -> W) -> anyhow::Result<ExitCode>

@@ -203,10 +203,12 @@ pub struct Census {
     pub leased: u64,
     /// Buried.
     pub dead: u64,
-    /// Parked although their due has come.
+    /// Parked although they may be tried: their due has come, and so has the next try of what failed.
     pub overdue: u64,
     /// An operator holds its releases back.
     pub paused: bool,
+    /// When the first parked one may be tried; long ago, it should have been.
+    pub next: Option<UnixMs>,
     /// Parked with at most [`DUE_IN_BOUNDS_MS`] to go, bound by bound, cumulative.
     pub due_within: [u64; DUE_IN_BOUNDS_MS.len()],
 }

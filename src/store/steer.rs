@@ -64,7 +64,8 @@ pub struct Seen {
 impl Seen {
     /// To steer it by.
     pub fn handle(&self) -> Handle {
-        Handle { uid: self.uid.clone(), id: self.id().cloned(), slice: self.slice }
+        let (uid, id) = (self.uid.clone(), self.id().cloned());
+        Handle { uid, id, slice: self.slice, bytes: self.bytes }
     }
 
     /// Where it stands among those of its state.
@@ -93,6 +94,8 @@ pub struct Handle {
     pub(super) uid: Uid,
     pub(super) id: Option<ProducerId>,
     pub(super) slice: u32,
+    /// Of its body, which some steps write anew.
+    pub(super) bytes: u64,
 }
 
 impl Handle {
@@ -223,7 +226,8 @@ pub trait Steer: Store {
         whom: &[Handle],
     ) -> Result<Vec<Steered>, Error>;
 
-    /// How many are parked until each of these instants, at a cost that does not grow with them.
+    /// How many are parked until each of these instants, which ascend; to the second at least, at a
+    /// cost that does not grow with the backlog.
     async fn backlog(&self, destination: &Destination, until: &[UnixMs])
     -> Result<Vec<u64>, Error>;
 

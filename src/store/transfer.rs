@@ -16,15 +16,17 @@ use crate::clock::UnixMs;
 use crate::delay::When;
 use crate::message::{BrokerKind, Destination, Message, Reason, Uid};
 
+/// The last millisecond of the year 9999.
+const DUE_MAX: UnixMs = 253_402_300_799_999;
+
 /// What a line holds.
 #[derive(Serialize, Deserialize)]
 struct Line {
     broker: String,
     destination: String,
     uid: String,
-    /// Of what is parked: when it is due.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    due: Option<UnixMs>,
+    /// When it is, or was, due.
+    due: UnixMs,
     /// Of what is dead: why.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -41,43 +43,65 @@ pub fn to_line(
     found: &Found,
 ) -> Result<Option<String>, envelope::Fault> {
     let message = found.message.as_ref().map_err(Clone::clone)?;
-    let (due, reason) = match found.seen.state {
+    let reason = match found.seen.state {
         State::Leased => return Ok(None),
-        State::Parked => (Some(found.seen.due), None),
-        State::Dead => (None, Some(found.seen.reason.clone().unwrap_or_default())),
+        State::Parked => None,
+        State::Dead => Some(found.seen.reason.clone().unwrap_or_default()),
     };
     let line = Line {
         broker: destination.broker.as_str().to_owned(),
         destination: destination.name.to_string(),
         uid: message.uid.to_string(),
-        due,
+        due: found.seen.due,
         reason,
         envelope: STANDARD.encode(envelope::pack(message)),
     };
     Ok(serde_json::to_string(&line).ok())
 }
 
-/// Reads what [`to_line`] wrote, as the entry that parks or buries it again.
+/// A message that was read, and what is to become of it.
+#[derive(Debug)]
+pub struct Moved {
+    /// Whose it is.
+    pub destination: Destination,
+    /// The message.
+    pub message: Message,
+    /// When it is, or was, due.
+    pub due: UnixMs,
+    /// Why it is dead, if it is.
+    pub reason: Option<String>,
+}
+
+impl Moved {
+    /// The entry that parks it again, dead or not: what is dead is buried after that, since a burial
+    /// alone would forget its due.
+    pub fn entry(&self) -> Entry {
+        let priority = priority(&self.message);
+        Entry::Park { message: self.message.clone(), when: When::At(self.due), priority }
+    }
+
+    /// Why it is to be buried, if it is.
+    pub fn burial(&self) -> Option<Reason> {
+        self.reason.as_ref().map(|reason| Reason::new("imported", reason.clone()))
+    }
+}
+
+/// Reads what [`to_line`] wrote.
 ///
 /// # Errors
 /// What is wrong with the line.
-pub fn from_line(line: &str) -> Result<(Destination, Entry), String> {
+pub fn from_line(line: &str) -> Result<Moved, String> {
     let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let broker = BrokerKind::parse(&line.broker)
         .ok_or_else(|| format!("this version knows no broker `{}`", line.broker))?;
     let destination = Destination { broker, name: line.destination.into() };
+    if line.due > DUE_MAX {
+        return Err(format!("its due, {}, lies beyond the year 9999", line.due));
+    }
     let uid = Uid::parse(&line.uid).ok_or("its uid is none")?;
     let packed = STANDARD.decode(&line.envelope).map_err(|error| error.to_string())?;
     let message = envelope::unpack(uid, Bytes::from(packed)).map_err(|fault| fault.to_string())?;
-    let entry = match (line.due, line.reason) {
-        (Some(due), None) => {
-            let priority = priority(&message);
-            Entry::Park { message, when: When::At(due), priority }
-        }
-        (None, Some(reason)) => Entry::Bury { message, reason: Reason::new("imported", reason) },
-        _ => return Err("it has either a due or a reason".to_owned()),
-    };
-    Ok((destination, entry))
+    Ok(Moved { destination, message, due: line.due, reason: line.reason })
 }
 
 fn priority(message: &Message) -> u8 {

@@ -275,7 +275,7 @@ async fn a_bad_request_says_what_would_be_good(stage: Stage) {
             400,
             "delay.max",
         ),
-        ("POST", "/v1/bulk/erase".to_owned(), Some(json!({})), 404, "cancel, release"),
+        ("POST", "/v1/bulk/erase".to_owned(), Some(json!({"all": true})), 404, "cancel, release"),
     ] {
         let (found, problem) = stage.call(method, &path, body);
         let detail = problem["detail"].as_str().unwrap_or_default().to_owned();

@@ -134,7 +134,7 @@ async fn an_xdelay_that_is_not_there_is_said() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_parked_moves_to_another_store() {
     let mut stage = Stage::new().await;
-    stage.park("soon", 2_000);
+    stage.park("soon", HOUR);
     stage.park("dead", HOUR);
     stage.park("later", HOUR);
     let orders = stage.orders.clone();
@@ -156,7 +156,8 @@ async fn what_is_parked_moves_to_another_store() {
     }
     elsewhere.start().await;
     stage.sidecar = elsewhere;
-    assert_eq!(stage.next_body().await, "soon");
     stage.says(&["ls", "-d", &orders], "later");
+    stage.says(&["release", "soon", "-d", &orders], "due now");
+    assert_eq!(stage.next_body().await, "soon");
     stage.says(&["ls", "--state", "dead", "-d", &orders], "wrong price");
 }

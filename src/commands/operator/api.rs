@@ -8,6 +8,8 @@ use serde_json::Value;
 use ureq::Agent;
 use ureq::http::{Method, Request, Response};
 
+use super::table::printable;
+
 /// How long an answer may take: a bulk step works through a thousand messages.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
@@ -31,6 +33,8 @@ impl Api {
         let config = Agent::config_builder()
             .timeout_global(Some(ANSWER_WITHIN))
             .http_status_as_error(false)
+            // A proxy meant for the web must not see the token.
+            .proxy(None)
             .build();
         Ok(Self { agent: config.into(), base: base.trim_end_matches('/').to_owned(), token })
     }
@@ -72,11 +76,11 @@ impl Api {
 fn read(mut response: Response<ureq::Body>) -> anyhow::Result<Value> {
     let text = response.body_mut().read_to_string().context("the answer broke off")?;
     let json: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-    if response.status().is_success() {
+    if response.status().is_success() && json.is_object() {
         return Ok(json);
     }
     match json["detail"].as_str() {
-        Some(detail) => bail!("{detail}"),
+        Some(detail) => bail!("{}", printable(detail)),
         None => bail!("this is no xdelay, or another version: it answered {}", response.status()),
     }
 }

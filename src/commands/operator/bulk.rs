@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::Whom;
 use super::api::Api;
+use super::table::printable;
 
 pub(super) fn many(
     api: &Api,
@@ -20,6 +21,7 @@ pub(super) fn many(
 ) -> anyhow::Result<ExitCode> {
     let mut request = body;
     request["filter"] = filter(whom);
+    request["all"] = json!(true);
     let matched = count(api, step, &request)?;
     if whom.dry_run || matched == 0 {
         match json {
@@ -29,7 +31,7 @@ pub(super) fn many(
         return Ok(ExitCode::SUCCESS);
     }
     if !whom.yes {
-        ask(step, matched)?;
+        ask(step, matched, &request["filter"])?;
     }
     let results = work(api, step, request, matched, json)?;
     if json {
@@ -73,11 +75,15 @@ fn count(api: &Api, step: &str, request: &Value) -> anyhow::Result<u64> {
     }
 }
 
-fn ask(step: &str, matched: u64) -> anyhow::Result<()> {
+fn ask(step: &str, matched: u64, filter: &Value) -> anyhow::Result<()> {
     if !std::io::stdin().is_terminal() {
         bail!("{matched} messages match; add --yes to {step} them without being asked");
     }
-    eprint!("{step} {matched} messages? [y/N] ");
+    let which = match printable(&filter.to_string()) {
+        none if none == "{}" => "of all destinations".to_owned(),
+        which => format!("matching {which}"),
+    };
+    eprint!("{step} {matched} messages {which}? [y/N] ");
     std::io::stderr().flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
@@ -110,6 +116,7 @@ fn work(
             return Ok(results);
         }
         request["cursor"] = answer["cursor"].clone();
+        request["since"] = answer["since"].clone();
         if !answer["due"].is_null() {
             // The same due for all, however long it takes.
             request["deliver_at"] = answer["due"].clone();

@@ -61,7 +61,9 @@ pub(super) fn one(
             "cancelled, possibly after it was delivered: a replica had taken it to release it"
                 .into()
         }
-        "rescheduled" if step == "release" => "released now".to_owned(),
+        "rescheduled" if step == "release" => {
+            "due now: it goes out as soon as its destination takes messages".to_owned()
+        }
         "rescheduled" => format!("due at {} now", at(&done["due"])),
         "revived" => "parked again".to_owned(),
         other => other.replace('_', " "),
@@ -103,17 +105,24 @@ fn at(ms: &Value) -> String {
 pub(super) fn duration(text: &str) -> Result<u64, String> {
     let duration = humantime::parse_duration(text)
         .map_err(|_| "it is a duration such as 90s, 15m, 2h or 3d".to_owned())?;
-    u64::try_from(duration.as_millis()).map_err(|_| "it is too long".to_owned())
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).map_err(|_| "it is too long".to_owned())
 }
+
+/// Below it a number is a time in seconds: in milliseconds it would lie in 1973 or before.
+const SECONDS_LIKELY: u64 = 100_000_000_000;
 
 /// Reads RFC 3339, or Unix milliseconds.
 pub(super) fn instant(text: &str) -> Result<u64, String> {
     if let Ok(ms) = text.parse() {
-        return Ok(ms);
+        return match ms {
+            ..SECONDS_LIKELY => Err("it is in milliseconds, not seconds, since 1970".to_owned()),
+            ms => Ok(ms),
+        };
     }
     let time = OffsetDateTime::parse(text, &Rfc3339)
         .map_err(|_| "it is an instant such as 2026-12-01T00:00:00Z, or Unix milliseconds")?;
-    u64::try_from(time.unix_timestamp_nanos() / 1_000_000)
+    // Rounded up, like every due.
+    u64::try_from((time.unix_timestamp_nanos() + 999_999) / 1_000_000)
         .map_err(|_| "it lies before 1970".to_owned())
 }
 
@@ -127,6 +136,8 @@ mod tests {
         assert!(duration("soon").is_err());
         assert_eq!(instant("2026-11-21T16:00:00Z"), Ok(1_795_276_800_000));
         assert_eq!(instant("1795276800000"), Ok(1_795_276_800_000));
+        assert!(instant("1795276800").expect_err("seconds").contains("milliseconds"));
+        assert_eq!(duration("1500us"), Ok(2));
         assert!(instant("tomorrow").expect_err("no instant").contains("2026-12-01"));
     }
 }

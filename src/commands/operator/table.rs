@@ -20,10 +20,14 @@ pub(super) fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) if text.is_empty() => "-".to_owned(),
-        // A terminal obeys control characters, and these come from producers.
-        Value::String(text) => text.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
-        other => other.to_string(),
+        Value::String(text) => printable(text),
+        other => printable(&other.to_string()),
     }
+}
+
+/// A terminal obeys control characters, and names and headers come from producers.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// How far an instant lies from now, such as `in 2h 5m` or `3s ago`.

@@ -45,6 +45,37 @@ impl Changes {
     }
 }
 
+/// How many are parked from one instant to before another, both at the beginning of a second: the
+/// seconds to the next minute, the minutes to the next hour, the hours, and down again.
+pub(super) fn between(
+    slots: &impl ReadableTable<Slots, u64>,
+    room: Room,
+    mut from: UnixMs,
+    until: UnixMs,
+) -> Result<u64, redb::StorageError> {
+    let mut sum = 0;
+    let mut take = |length: u64, end: UnixMs, from: &mut UnixMs| {
+        if end > *from {
+            for slot in slots
+                .range((room, length as u32, *from / length)..(room, length as u32, end / length))?
+            {
+                sum += slot?.1.value();
+            }
+            *from = end;
+        }
+        Ok::<_, redb::StorageError>(())
+    };
+    let [hour, minute, second] = LENGTHS_MS.map(u64::from);
+    let floor = |length: u64| until / length * length;
+    let up = |from: u64, length: u64, next: u64| (from.div_ceil(next) * next).min(floor(length));
+    take(second, up(from, second, minute), &mut from)?;
+    take(minute, up(from, minute, hour), &mut from)?;
+    for length in [hour, minute, second] {
+        take(length, floor(length), &mut from)?;
+    }
+    Ok(sum)
+}
+
 /// How many are parked before the second that `until` lies in, and when that second begins.
 pub(super) fn before(
     slots: &impl ReadableTable<Slots, u64>,

@@ -258,7 +258,8 @@ impl Store for EmbeddedStore {
                 *within = page.parked_until(room, now + bound)?;
             }
             let paused = page.is_paused(room)?;
-            Ok(Census { now, parked, leased, dead, overdue, paused, due_within })
+            let next = page.next_due(room)?;
+            Ok(Census { now, parked, leased, dead, overdue, paused, next, due_within })
         })
         .await
     }
@@ -309,10 +310,7 @@ impl Steer for EmbeddedStore {
         until: &[UnixMs],
     ) -> Result<Vec<u64>, Error> {
         let until = until.to_vec();
-        self.on(destination, move |page, room, _| {
-            until.iter().map(|instant| page.parked_until(room, *instant)).collect()
-        })
-        .await
+        self.on(destination, move |page, room, _| page.backlog(room, &until)).await
     }
 
     async fn pause(&self, destination: &Destination, paused: bool) -> Result<(), Error> {

@@ -306,6 +306,21 @@ impl<'t> Page<'t> {
         Ok(before + self.places.range(&from[..]..&to[..])?.count() as u64)
     }
 
+    /// How many are parked until each of these instants, which ascend; to the second.
+    pub(super) fn backlog(&mut self, room: Room, until: &[UnixMs]) -> Result<Vec<u64>> {
+        self.due_changes.write(&mut self.calendar)?;
+        let (mut from, mut sum) = (0, 0);
+        until
+            .iter()
+            .map(|instant| {
+                let end = (instant / 1_000).saturating_add(1).saturating_mul(1_000);
+                sum += calendar::between(&self.calendar, room, from, end)?;
+                from = from.max(end);
+                Ok(sum)
+            })
+            .collect()
+    }
+
     /// The uid that a producer's id stands for.
     pub(super) fn holder_of(&self, room: Room, id: &str) -> Result<Option<Vec<u8>>> {
         Ok(self.ids.get(&*key(room, id.as_bytes()))?.map(|uid| uid.value().to_vec()))

@@ -122,6 +122,7 @@ fn end_holder_of(
     }
     page.remove(room, &uid, &record)?;
     page.forget_name(room, id)?;
-    let leased = record.state == State::Leased || record.leased_before;
+    // What died may have been delivered before, as in Redis.
+    let leased = record.state != State::Parked || record.leased_before;
     Ok(Some(if leased { Ended::Leased } else { Ended::Parked }))
 }

@@ -85,7 +85,8 @@ pub(super) fn steer(
             if let Some(id) = &handle.id {
                 page.forget_name_of(room, id.as_str(), uid)?;
             }
-            let leased = state == State::Leased || record.leased_before;
+            // What died may have been delivered before, as in Redis.
+            let leased = state != State::Parked || record.leased_before;
             Ok(if leased { Steered::CancelledLeased } else { Steered::Cancelled })
         }
         (_, State::Leased) => Ok(Steered::IsLeased),

@@ -186,7 +186,8 @@ pub(super) fn merge_claims(claims: Vec<Result<Claim, Error>>) -> Result<Claim, E
         merged.unreadable.extend(claim.unreadable);
         merged.bodiless += claim.bodiless;
         merged.alone |= claim.alone;
-        merged.paused |= claim.paused;
+        // Some buckets may not know yet: what they handed out goes out.
+        merged.paused &= claim.paused;
         merged.now = merged.now.max(claim.now);
         merged.next_due = merged.next_due.into_iter().chain(claim.next_due).min();
     }
@@ -211,18 +212,19 @@ pub(super) fn recovered(answer: Value) -> Result<Recovery, Error> {
 
 pub(super) fn census(answer: Value) -> Result<Census, Error> {
     let mut items = array("census", answer)?.into_iter();
-    let mut number = || integer("census", items.next()).map(|number| number as u64);
+    let mut number = || integer("census", items.next());
     let mut census = Census {
-        now: number()?,
-        parked: number()?,
-        leased: number()?,
-        dead: number()?,
-        overdue: number()?,
+        now: number()? as u64,
+        parked: number()? as u64,
+        leased: number()? as u64,
+        dead: number()? as u64,
+        overdue: number()? as u64,
         paused: number()? == 1,
+        next: due(number()?),
         due_within: [0; DUE_IN_BOUNDS_MS.len()],
     };
     for within in &mut census.due_within {
-        *within = number()?;
+        *within = number()? as u64;
     }
     Ok(census)
 }
@@ -234,6 +236,7 @@ pub(super) fn add_census(sum: &mut Census, more: &Census) {
     sum.dead += more.dead;
     sum.overdue += more.overdue;
     sum.paused |= more.paused;
+    sum.next = sum.next.into_iter().chain(more.next).min();
     for (sum, more) in sum.due_within.iter_mut().zip(more.due_within) {
         *sum += more;
     }

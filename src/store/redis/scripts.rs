@@ -49,6 +49,7 @@ pub(super) struct Scripts {
     pub reschedule: Script,
     pub revive: Script,
     pub withdraw: Script,
+    pub pause: Script,
 }
 
 impl Scripts {
@@ -68,6 +69,7 @@ impl Scripts {
             reschedule: guarded!("reschedule"),
             revive: guarded!("revive"),
             withdraw: guarded!("withdraw"),
+            pause: guarded!("pause"),
         }
     }
 }

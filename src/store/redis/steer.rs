@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Value};
 
 use super::answers::{array, bytes, garbled, integer};
 use super::keys::Bucket;
@@ -16,6 +16,8 @@ use crate::store::{
 
 /// Most bytes of bodies that one listing reads inside Redis.
 const LIST_BYTES: u64 = 8 << 20;
+/// Most bytes of bodies that one step rewrites inside Redis.
+const CALL_BYTES_MAX: u64 = 8 << 20;
 /// Tokens for each millisecond, as in `lua/guard.lua`.
 const TOKENS_PER_MS: f64 = 1_024.0;
 /// Bytes of due before each envelope.
@@ -186,7 +188,7 @@ impl Steer for RedisStore {
         for (slice, bucket) in self.buckets(destination) {
             let of_slice = whom.iter().enumerate().filter(|(_, handle)| handle.slice == slice);
             let of_slice: Vec<_> = of_slice.collect();
-            for some in of_slice.chunks(CALL_MAX) {
+            for some in portions(&of_slice) {
                 let handles: Vec<&Handle> = some.iter().map(|(_, handle)| *handle).collect();
                 let answers = self.steer_some(&bucket, step, &handles).await?;
                 for ((place, _), answer) in some.iter().zip(answers) {
@@ -215,17 +217,28 @@ impl Steer for RedisStore {
     }
 
     async fn pause(&self, destination: &Destination, paused: bool) -> Result<(), Error> {
+        let super::Settings { durability, min_replicas, .. } = self.settings;
         for (_, bucket) in self.buckets(destination) {
-            let mut pipeline = Pipeline::with_capacity(1);
-            if paused {
-                pipeline.cmd("SET").arg(&bucket.paused).arg("by an operator");
-            } else {
-                pipeline.cmd("DEL").arg(&bucket.paused);
-            }
-            self.ask(&pipeline).await?;
+            let mut call = self.scripts.pause.call(&[&bucket.paused]);
+            call.arg(u8::from(paused));
+            self.scripts.pause.run_durably(&self.parks, call, durability, min_replicas).await?;
         }
         Ok(())
     }
+}
+
+/// As many as one script may change: a new due writes a message's whole body.
+fn portions<'a, 'h>(of: &'a [(usize, &'h Handle)]) -> Vec<&'a [(usize, &'h Handle)]> {
+    let (mut portions, mut first, mut bytes) = (Vec::new(), 0, 0);
+    for (at, (_, handle)) in of.iter().enumerate() {
+        bytes += handle.bytes;
+        if at > first && (bytes > CALL_BYTES_MAX || at - first == CALL_MAX) {
+            portions.push(&of[first..at]);
+            (first, bytes) = (at, handle.bytes);
+        }
+    }
+    portions.push(&of[first..]);
+    portions
 }
 
 fn push_time(call: &mut Cmd, when: When) {
@@ -275,10 +288,11 @@ fn place(score: f64, uid: &[u8]) -> Place {
 
 fn score_and_uid(place: &Place) -> Result<(f64, &[u8]), Error> {
     let Place(bytes) = place;
-    let (score, uid) = bytes
-        .split_first_chunk::<8>()
-        .ok_or_else(|| Error::Garbled("a cursor is not one of this store".into()))?;
-    Ok((f64::from_bits(u64::from_be_bytes(*score)), uid))
+    let parts = bytes.split_first_chunk::<8>();
+    let parts = parts.map(|(score, uid)| (f64::from_bits(u64::from_be_bytes(*score)), uid));
+    parts
+        .filter(|(score, _)| score.is_finite())
+        .ok_or_else(|| Error::Garbled("a cursor is not one of this store".into()))
 }
 
 fn score(value: Option<Value>) -> Result<f64, Error> {

@@ -3,16 +3,18 @@
 use xdelay::delay::When;
 use xdelay::message::{Destination, ProducerId, Reason, Uid};
 use xdelay::store::{
-    Found, Handle, Listing, Name, Place, Seen, Start, State, Steered, Step, Ticket,
+    Found, Handle, Listing, Name, Place, Seen, Start, State, Steer, Steered, Step, Store, Ticket,
 };
 
 use super::{Stage, limit, message, orders, park};
+use crate::support::redis::{connection, store_with};
 
 promises! {
     what_is_listed_comes_in_order_and_page_by_page,
     a_listing_begins_where_it_is_told_to,
     a_message_is_found_by_either_name_with_all_that_is_in_it,
     a_cancelled_message_is_never_claimed_and_a_leased_one_says_so,
+    a_dead_message_may_have_been_delivered,
     a_rescheduled_message_has_another_due,
     a_dead_message_is_revived_unless_another_has_its_id,
     a_parked_message_can_be_buried,
@@ -134,6 +136,12 @@ async fn a_cancelled_message_is_never_claimed_and_a_leased_one_says_so(stage: St
     assert_eq!((census.parked, census.leased, census.dead), (0, 0, 0));
 }
 
+async fn a_dead_message_may_have_been_delivered(stage: Stage) {
+    let uid = stage.parked(None, When::At(FAR)).await;
+    stage.step(Step::Bury(Reason::new("operator", "no")), &uid).await;
+    assert_eq!(stage.step(Step::Cancel, &uid).await, Steered::CancelledLeased);
+}
+
 async fn a_rescheduled_message_has_another_due(stage: Stage) {
     let uid = stage.parked(None, When::At(FAR)).await;
     let later = Step::Reschedule(When::At(FAR + 7));
@@ -202,4 +210,22 @@ async fn the_backlog_is_counted_until_any_instant(stage: Stage) {
     let until = [999, 1_000, FAR - 1, FAR, FAR + 60_000];
     let counts = stage.store.backlog(&orders(), &until).await.expect("counts");
     assert_eq!(counts, [0, 1, 1, 3, 4]);
+}
+
+/// A pause is written bucket by bucket: one that was cut off holds back only where it arrived.
+#[tokio::test]
+async fn what_a_half_paused_destination_hands_out_is_not_said_to_be_paused() {
+    let (store, settings) = store_with(3);
+    let batch: Vec<_> =
+        (0..30).map(|n| park(message(Some(&n.to_string()), "body"), When::AtOnce)).collect();
+    let _ = store.park(&orders(), &batch).await.expect("parked");
+    store.pause(&orders(), true).await.expect("paused");
+    let paused = store.claim(&orders(), limit(50)).await.expect("a claim");
+    assert!(paused.paused && paused.is_empty());
+    let mut redis = connection(&settings.url).await;
+    let key = format!("{}:{{amqp:orders:1}}:paused", settings.namespace);
+    let gone: i64 = ::redis::cmd("DEL").arg(key).query_async(&mut redis).await.expect("deleted");
+    assert_eq!(gone, 1);
+    let claim = store.claim(&orders(), limit(50)).await.expect("a claim");
+    assert!(!claim.paused && !claim.leases.is_empty());
 }
