@@ -21,6 +21,7 @@ mod duration;
 mod error;
 mod exchanges;
 mod layers;
+mod network;
 mod origin;
 mod proxy;
 mod read;
@@ -40,10 +41,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use error::{Error, Problem};
+pub use network::Network;
 pub use secret::Secret;
 pub use settings::{
-    Admin, Amqp, Config, Delay, Durability, Front, Intake, OnInvalid, OnUnroutable, Proxy, Redis,
-    Release, Retry, Store,
+    Admin, Amqp, Config, Delay, Durability, Front, Identity, Intake, OnInvalid, OnUnroutable,
+    Proxy, ProxyTls, Redis, Release, Retry, Store, UpstreamTls,
 };
 pub use url::Url;
 

@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use super::access::LoginRules;
 use super::content::Content;
 use super::destinations::{Fate, PREFIX};
-use super::frames::{self, HEADER, Lead, METHOD, MethodId, Pass, Passed, Step, Violation};
-use super::methods::{self, Publish, Tuned};
+use super::frames::{self, HEADER, Kind, Lead, METHOD, MethodId, Pass, Passed, Step, Violation};
+use super::methods::{self, Publish, StartOk, Tuned};
 use crate::broker::amqp::stamp::Stamp;
 use crate::clock::UnixMs;
 
@@ -81,6 +82,7 @@ pub(super) enum Event {
 /// The walk over what one client sends.
 pub(super) struct Requests<R> {
     rules: Arc<R>,
+    login: LoginRules,
     is_open: bool,
     vhost: Vec<u8>,
     tuned: Tuned,
@@ -97,9 +99,10 @@ pub(super) struct Requests<R> {
 }
 
 impl<R: Rules> Requests<R> {
-    pub(super) fn new(rules: Arc<R>) -> Self {
+    pub(super) fn new(rules: Arc<R>, login: LoginRules) -> Self {
         Self {
             rules,
+            login,
             is_open: false,
             vhost: Vec::new(),
             tuned: Tuned::default(),
@@ -178,10 +181,16 @@ impl<R: Rules> Requests<R> {
     /// Learns what is agreed before the connection is open.
     fn handshake(&mut self, lead: Lead, pass: &mut Pass<'_>) -> Result<Option<Stop>, Violation> {
         if lead.length > HANDSHAKE_MAX {
-            return Err(Violation("a handshake that is too long"));
+            return Err(Violation(Kind::Frame, "a handshake that is too long"));
         }
         let Some(payload) = lead.payload(pass.rest())? else { return Ok(Some(Stop::More)) };
         match frames::method_id(payload) {
+            Some(methods::CONNECTION_START_OK) => {
+                let start_ok = StartOk::read(payload);
+                if let Some(why) = start_ok.and_then(|start_ok| self.login.refusal(&start_ok)) {
+                    return Err(Violation(Kind::Login, why));
+                }
+            }
             Some(methods::CONNECTION_TUNE_OK) => {
                 self.tuned = Tuned::read(payload).unwrap_or_default();
             }

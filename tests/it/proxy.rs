@@ -1,5 +1,6 @@
 //! Clients that change nothing but the URL.
 
+mod access;
 mod bytes;
 mod captures;
 mod clients;

@@ -117,7 +117,7 @@ struct Walk {
 
 impl Walk {
     fn open() -> Self {
-        let requests = Requests::new(Arc::new(Fixed));
+        let requests = Requests::new(Arc::new(Fixed), LoginRules::default());
         let mut walk = Self { requests, rest: Vec::new(), sent: Vec::new() };
         assert_eq!(walk.feed(&handshake()), Stop::More);
         assert_eq!(std::mem::take(&mut walk.sent), handshake());
@@ -247,7 +247,7 @@ fn a_publish_without_its_header_is_for_the_broker_to_judge() {
 
 #[test]
 fn nothing_is_sent_before_the_broker_has_opened_the_connection() {
-    let requests = Requests::new(Arc::new(Fixed));
+    let requests = Requests::new(Arc::new(Fixed), LoginRules::default());
     let mut walk = Walk { requests, rest: Vec::new(), sent: Vec::new() };
     let eager = publish(1, "orders", Some(500), b"later").concat();
     assert_eq!(walk.feed(&[handshake(), eager].concat()), Stop::Opening);
@@ -431,7 +431,7 @@ fn what_is_too_large_to_wait_for_passes() {
 
 #[test]
 fn bytes_that_are_no_frames_are_a_violation() {
-    let mut requests = Requests::new(Arc::new(Fixed));
+    let mut requests = Requests::new(Arc::new(Fixed), LoginRules::default());
     requests.open();
     assert!(requests.pass(b"GET / HTTP/1.1\r\n", &mut BytesMut::new()).is_err());
     let mut unended = publish(1, "orders", None, b"body").concat();
@@ -493,19 +493,19 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let mut requests = Requests::new(Arc::new(Fixed));
+        let mut requests = Requests::new(Arc::new(Fixed), LoginRules::default());
         requests.open();
         let _ = requests.pass(&bytes, &mut BytesMut::new());
         let mut framed = BytesMut::new();
         frames::write(&mut framed, METHOD, 1, &[&[0, 60, 0, 40], &bytes]);
         frames::write(&mut framed, HEADER, 1, &[&[0; 12], &[0x20, 0], &bytes]);
-        let mut requests = Requests::new(Arc::new(Fixed));
+        let mut requests = Requests::new(Arc::new(Fixed), LoginRules::default());
         requests.open();
         let _ = requests.pass(&framed, &mut BytesMut::new());
         let mut publish = publish(1, "orders", None, b"")[0].clone();
         frames::write(&mut framed, HEADER, 1, &[&[0; 12], &[0x20, 0], &bytes]);
         publish.extend_from_slice(&framed);
-        let mut requests = Requests::new(Arc::new(Fixed));
+        let mut requests = Requests::new(Arc::new(Fixed), LoginRules::default());
         requests.open();
         let _ = requests.pass(&publish, &mut BytesMut::new());
     }
