@@ -91,6 +91,10 @@ pub(super) struct Requests<R> {
     held: HashMap<u16, Vec<u8>>,
     /// Channels that were closed here: what the client sent before it heard of that goes nowhere.
     closed: HashSet<u16>,
+    /// When what waits for an answer came.
+    came: Option<UnixMs>,
+    /// What the delay of the publish in hand counts from, if not from now.
+    since: Option<UnixMs>,
     /// The answer to what was asked.
     answer: Option<(Question, Fate)>,
     /// Goes to the broker between two frames.
@@ -109,6 +113,8 @@ impl<R: Rules> Requests<R> {
             step: Step::default(),
             held: HashMap::new(),
             closed: HashSet::new(),
+            came: None,
+            since: None,
             answer: None,
             inserted: BytesMut::new(),
             events: Vec::new(),
@@ -304,11 +310,16 @@ impl<R: Rules> Requests<R> {
         }
         let question = || Question::Publish(String::from_utf8_lossy(publish.exchange).into_owned());
         let answered = self.answer.is_some().then(|| self.answered(&question())).flatten();
+        // Its delay counts from when it came, and no other's does.
+        self.since = answered.is_some().then(|| self.came.take()).flatten();
         match answered.or_else(|| rules.fate(publish.exchange, &self.vhost)) {
             Some(Fate::Capture) => Judged::Capture,
             Some(Fate::Forward) => Judged::Leave,
             Some(Fate::Refuse(why)) => Judged::Refuse(why),
-            None => Judged::Ask(question()),
+            None => {
+                self.came.get_or_insert_with(|| rules.latest());
+                Judged::Ask(question())
+            }
         }
     }
 
@@ -345,9 +356,9 @@ impl<R: Rules> Requests<R> {
     }
 
     /// The header with a stamp on it, unless that would not fit into a frame any more.
-    fn stamped(&self, header: &[u8]) -> Option<Vec<u8>> {
+    fn stamped(&mut self, header: &[u8]) -> Option<Vec<u8>> {
         let content = Content::read(header).ok()?;
-        let now = self.rules.latest();
+        let now = self.since.take().unwrap_or_else(|| self.rules.latest());
         let mut stamp = Stamp::new(now);
         stamp.due = content.due(now, self.rules.max_ms());
         let stamped = content.stamped(stamp);

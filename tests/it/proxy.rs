@@ -4,6 +4,7 @@ mod access;
 mod bytes;
 mod captures;
 mod clients;
+mod conformance;
 mod delays;
 mod plugin;
 mod refusals;
