@@ -5,6 +5,7 @@ mod bytes;
 mod captures;
 mod clients;
 mod conformance;
+mod crash;
 mod delays;
 mod plugin;
 mod refusals;
