@@ -1,6 +1,7 @@
 //! The sub-commands, one file each.
 
 mod check;
+mod convert_definitions;
 mod run;
 mod topology;
 
@@ -33,6 +34,15 @@ enum Command {
         #[arg(long, value_enum, default_value_t)]
         format: topology::Format,
     },
+    /// Make an export of a RabbitMQ with the delayed-message plugin importable into one without it
+    ConvertDefinitions {
+        /// What `rabbitmqctl export_definitions` wrote; `-` is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Where to write what to import [default: standard output]; what was changed is reported
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
 }
 
 /// Where the configuration comes from, besides the environment (XDELAY_<SECTION>__<KEY>).
@@ -57,6 +67,7 @@ impl Arguments {
         match self.command {
             Command::Run(settings) => run::run(settings.load()?),
             Command::Check(settings) => check::run(settings.load()?),
+            Command::ConvertDefinitions { file, output } => convert_definitions::run(&file, output),
             Command::Topology { settings, format } => {
                 topology::run(&settings.load()?, format);
                 Ok(ExitCode::SUCCESS)

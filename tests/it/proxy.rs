@@ -7,6 +7,7 @@ mod clients;
 mod conformance;
 mod crash;
 mod delays;
+mod migration;
 mod plugin;
 mod refusals;
 mod support;
