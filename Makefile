@@ -5,8 +5,8 @@
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: ## show delayed messages arriving, from nothing (STORE=embedded: without Redis)
-	STORE=$(STORE) dev/demo
+demo: ## show delayed messages arriving, from nothing (STORE=embedded, PROXY=1)
+	STORE=$(STORE) PROXY=$(PROXY) dev/demo
 
 test: ## all tests, against Redis, RabbitMQ and Kafka started for them
 	dev/services up
@@ -24,7 +24,7 @@ chaos: ## three replicas through SECONDS of mishaps; SEED repeats a schedule
 
 # COMPAT=docker uses container images instead of a Debian sid root.
 COMPAT ?= sid
-compat_tests = cargo test --locked --test it -- end_to_end fidelity capture broker_contract \
+compat_tests = cargo test --locked --test it -- end_to_end fidelity capture broker_contract proxy \
 	store_contract redis_faults lua command crash::a_crash_loop
 
 test-compat: ## the broker-facing tests, with newest RabbitMQ and Redis, then Valkey

@@ -5,6 +5,7 @@ Usage:  demo.py declare   the exchange and the queue that an application has any
 
 It finds RabbitMQ through TEST_AMQP_URL (`dev/services run main` sets it). The only traces of
 xdelay are the exchange published to, `xdelay.orders` instead of `orders`, and names of headers.
+With DEMO_PROXY (host:port) it publishes by way of xdelay's proxy: then it is `orders` itself.
 """
 
 import os
@@ -19,12 +20,22 @@ import pika
 
 EXCHANGE = "orders"
 QUEUE = "demo.orders"
+PROXY = os.environ.get("DEMO_PROXY")
+PUBLISH_TO = EXCHANGE if PROXY else f"xdelay.{EXCHANGE}"
 PATIENCE = 15  # seconds after the last due until a message counts as missing
 RUN = uuid.uuid4().hex[:8]  # what an earlier, interrupted demo left behind is not ours
 
 
 def connect():
     return pika.BlockingConnection(pika.URLParameters(os.environ["TEST_AMQP_URL"]))
+
+
+def connect_to_publish():
+    parameters = pika.URLParameters(os.environ["TEST_AMQP_URL"])
+    if PROXY:
+        host, port = PROXY.rsplit(":", 1)
+        parameters.host, parameters.port = host, int(port)
+    return pika.BlockingConnection(parameters)
 
 
 def declare():
@@ -68,7 +79,7 @@ class Message:
         headers = self.headers() if callable(self.headers) else self.headers
         self.published = time.time()
         channel.basic_publish(
-            f"xdelay.{EXCHANGE}",
+            PUBLISH_TO,
             "order.created",
             self.text.encode(),
             pika.BasicProperties(message_id=self.id, delivery_mode=2, headers=headers),
@@ -156,12 +167,12 @@ def run():
     consumer = Consumer()
     consumer.start()
     published = messages()
-    with connect() as connection:
+    with connect_to_publish() as connection:
         channel = connection.channel()
         channel.confirm_delivery()
         for message in published:
             message.publish(channel)
-    print(f"{len(published)} messages published to `xdelay.{EXCHANGE}`; waiting for the last one")
+    print(f"{len(published)} messages published to `{PUBLISH_TO}`; waiting for the last one")
     collect(consumer.arrivals, published)
     show(message.row() for message in sorted(published, key=lambda m: (m.arrived or 1e12)))
 

@@ -95,9 +95,7 @@ async fn proxy(parts: &Parts, config: &Config) -> anyhow::Result<Option<Proxy>> 
     let Some(settings) = &config.proxy else { return Ok(None) };
     let (clock, amqp) = (Arc::clone(&parts.clock), Arc::clone(&parts.amqp));
     let (destinations, health) = (Arc::clone(&parts.destinations), Arc::clone(&parts.health));
-    let bound = Proxy::bind(settings, config, clock, amqp, destinations, health).await;
-    let listen = settings.listen;
-    bound.map(Some).with_context(|| format!("proxy.listen = {listen} cannot be had"))
+    Proxy::bind(settings, config, clock, amqp, destinations, health).await.map(Some)
 }
 
 /// Opens the store and runs all loops until they are stopped.

@@ -1,6 +1,7 @@
 //! The sub-commands, one file each.
 
 mod check;
+mod convert_definitions;
 mod manual;
 mod operator;
 mod run;
@@ -51,6 +52,15 @@ enum Command {
     },
     /// Print the manual page
     Man,
+    /// Make an export of a RabbitMQ with the delayed-message plugin importable into one without it
+    ConvertDefinitions {
+        /// What `rabbitmqctl export_definitions` wrote; `-` is standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Where to write what to import [default: standard output]; what was changed is reported
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
 }
 
 /// Where the configuration comes from, besides the environment (XDELAY_<SECTION>__<KEY>).
@@ -83,6 +93,7 @@ impl Arguments {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Man => manual::page(),
+            Command::ConvertDefinitions { file, output } => convert_definitions::run(&file, output),
             Command::Topology { settings, format } => {
                 topology::run(&settings.load()?, format);
                 Ok(ExitCode::SUCCESS)

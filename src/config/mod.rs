@@ -22,6 +22,7 @@ mod error;
 mod exchanges;
 mod kafka;
 mod layers;
+mod network;
 mod origin;
 mod proxy;
 mod read;
@@ -41,10 +42,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use error::{Error, Problem};
+pub use network::Network;
 pub use secret::Secret;
 pub use settings::{
-    Admin, Amqp, Config, Delay, Durability, From, Front, Intake, Kafka, OnInvalid, OnUnroutable,
-    Proxy, Redis, Release, Retry, Store, Topics,
+    Admin, Amqp, Config, Delay, Durability, From, Front, Identity, Intake, Kafka, OnInvalid,
+    OnUnroutable, Proxy, ProxyTls, Redis, Release, Retry, Store, Topics, UpstreamTls,
 };
 pub use url::Url;
 

@@ -181,8 +181,28 @@ pub(super) struct Proxy {
     pub max_connections: i64,
     /// Duration.
     pub handshake_timeout: duration::Human,
+    /// Networks.
+    pub allow: Vec<String>,
+    /// Networks.
+    pub deny: Vec<String>,
+    /// Yes or no.
+    pub remote_guest: bool,
+    /// Path of a file of PEM.
+    pub tls_cert_file: String,
+    /// Path of a file of PEM.
+    pub tls_key_file: String,
+    /// Path of a file of PEM.
+    pub tls_client_ca_file: String,
     /// Yes or no.
     pub plaintext: bool,
+    /// Path of a file of PEM.
+    pub upstream_ca_file: String,
+    /// Path of a file of PEM.
+    pub upstream_cert_file: String,
+    /// Path of a file of PEM.
+    pub upstream_key_file: String,
+    /// Yes or no.
+    pub proxy_protocol: bool,
 }
 
 impl Default for Proxy {
@@ -192,7 +212,17 @@ impl Default for Proxy {
             exchanges: vec!["*".to_owned()],
             max_connections: 10_000,
             handshake_timeout: duration::Human(Duration::from_secs(10)),
+            allow: Vec::new(),
+            deny: Vec::new(),
+            remote_guest: false,
+            tls_cert_file: String::new(),
+            tls_key_file: String::new(),
+            tls_client_ca_file: String::new(),
             plaintext: false,
+            upstream_ca_file: String::new(),
+            upstream_cert_file: String::new(),
+            upstream_key_file: String::new(),
+            proxy_protocol: false,
         }
     }
 }

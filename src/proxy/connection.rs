@@ -11,9 +11,10 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::access::LoginRules;
 use super::answers::Answers;
 use super::destinations::Fate;
-use super::frames::{BEAT, Violation};
+use super::frames::{BEAT, Kind, Violation};
 use super::methods::{self, Code};
 use super::pipe::Pipe;
 use super::requests::{Event, Question, Requests, Rules, Stop};
@@ -67,7 +68,7 @@ pub(super) struct Connection<C, B, R> {
 
 impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
     /// Both have exchanged nothing yet but the protocol header.
-    pub(super) fn new(client: C, broker: B, desk: Arc<R>) -> Self {
+    pub(super) fn new(client: C, broker: B, desk: Arc<R>, login: LoginRules) -> Self {
         let (from_client, to_client) = tokio::io::split(client);
         let (from_broker, to_broker) = tokio::io::split(broker);
         Self {
@@ -75,7 +76,7 @@ impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
             to_client,
             from_broker,
             to_broker,
-            requests: Requests::new(Arc::clone(&desk)),
+            requests: Requests::new(Arc::clone(&desk), login),
             desk,
             answers: Answers::default(),
             up: Pipe::default(),
@@ -90,7 +91,8 @@ impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
     pub(super) async fn run(mut self, open_by: Instant, stop: &mut Shutdown) -> End {
         let end = self.carry(open_by, stop).await;
         let farewell = match end {
-            End::Violation(Violation(what)) => Some((Code::FrameError, what)),
+            End::Violation(Violation(Kind::Frame, what)) => Some((Code::FrameError, what)),
+            End::Violation(Violation(Kind::Login, why)) => Some((Code::AccessRefused, why)),
             End::Stopped => Some((Code::ConnectionForced, "xdelay stops; connect again")),
             End::Closed | End::Late => None,
         };
@@ -213,7 +215,7 @@ impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
                 return;
             }
         }
-        if !self.answers.is_open() || !self.answers.is_between_frames() {
+        if !self.answers.is_between_frames() {
             return;
         }
         let mut close = BytesMut::new();

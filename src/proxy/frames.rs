@@ -21,9 +21,18 @@ pub(super) const LEAD: usize = 7;
 /// A whole heartbeat.
 pub(super) const BEAT: [u8; 8] = [HEARTBEAT, 0, 0, 0, 0, 0, 0, END];
 
-/// What a stream of frames cannot hold. Nothing that comes after it can be understood.
+/// What a stream may not hold: it ends its connection, with these words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Violation(pub &'static str);
+pub(super) struct Violation(pub Kind, pub &'static str);
+
+/// What is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It is not made of frames: nothing that comes after can be understood.
+    Frame,
+    /// It logs in as somebody may not here.
+    Login,
+}
 
 /// The beginning of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +48,7 @@ impl Lead {
     pub(super) fn read(bytes: &[u8]) -> Result<Option<Self>, Violation> {
         let &[kind, c, d, e, f, g, h, ..] = bytes else { return Ok(None) };
         if !matches!(kind, METHOD | HEADER | BODY | HEARTBEAT) {
-            return Err(Violation("bytes that are no frame"));
+            return Err(Violation(Kind::Frame, "bytes that are no frame"));
         }
         let length = u32::from_be_bytes([e, f, g, h]) as usize;
         Ok(Some(Self { kind, channel: u16::from_be_bytes([c, d]), length }))
@@ -55,7 +64,7 @@ impl Lead {
         match bytes.get(LEAD..self.whole()) {
             None => Ok(None),
             Some([payload @ .., END]) => Ok(Some(payload)),
-            Some(_) => Err(Violation("a frame without its end")),
+            Some(_) => Err(Violation(Kind::Frame, "a frame without its end")),
         }
     }
 }
@@ -171,7 +180,7 @@ impl Step {
         }
         self.left -= here;
         if self.left == 0 && pass.rest()[here - 1] != END {
-            return Err(Violation("a frame without its end"));
+            return Err(Violation(Kind::Frame, "a frame without its end"));
         }
         if self.keeps {
             pass.keep(here);

@@ -3,7 +3,9 @@
 use bytes::BytesMut;
 
 use super::frames::{self, METHOD, MethodId, method_id};
+use super::table;
 
+pub(super) const CONNECTION_START_OK: MethodId = (10, 11);
 pub(super) const CONNECTION_TUNE_OK: MethodId = (10, 31);
 pub(super) const CONNECTION_OPEN: MethodId = (10, 40);
 pub(super) const CONNECTION_OPEN_OK: MethodId = (10, 41);
@@ -21,6 +23,8 @@ pub(super) const BASIC_PUBLISH: MethodId = (60, 40);
 pub(super) enum Code {
     /// What was asked for cannot be had.
     PreconditionFailed = 406,
+    /// Who asks may not.
+    AccessRefused = 403,
     /// xdelay itself ends.
     ConnectionForced = 320,
     /// What came is not AMQP.
@@ -53,6 +57,35 @@ impl<'a> Publish<'a> {
         let parts =
             [&[0, 60, 0, 40, 0, 0], &length[..], prefix.as_bytes(), self.exchange, self.rest];
         frames::write(to, METHOD, channel, &parts);
+    }
+}
+
+/// How a client logs in: `connection.start-ok`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StartOk<'a> {
+    pub(super) mechanism: &'a [u8],
+    pub(super) response: &'a [u8],
+}
+
+impl<'a> StartOk<'a> {
+    pub(super) fn read(payload: &'a [u8]) -> Option<Self> {
+        let (_, rest) = long(payload.get(4..)?)?;
+        let (mechanism, rest) = short(rest)?;
+        let (response, _) = long(rest)?;
+        Some(Self { mechanism, response })
+    }
+
+    /// Who the client says it is, in the mechanisms that say it at once.
+    pub(super) fn user(&self) -> Option<&'a [u8]> {
+        match self.mechanism {
+            b"PLAIN" => self.response.split(|byte| *byte == 0).nth(1),
+            b"AMQPLAIN" => {
+                let mut fields = table::fields(self.response).map_while(Result::ok);
+                let login = fields.find(|field| self.response[field.name.clone()] == *b"LOGIN")?;
+                self.response.get(login.value.start + 4..login.value.end)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -114,6 +147,12 @@ fn write(to: &mut BytesMut, channel: u16, (class, method): MethodId, arguments: 
     let parts: Vec<&[u8]> =
         [&class[..], &method].into_iter().chain(arguments.iter().copied()).collect();
     frames::write(to, METHOD, channel, &parts);
+}
+
+/// A long string or table and what follows it.
+fn long(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(u32::from_be_bytes(*length) as usize)
 }
 
 /// A short string and what follows it.

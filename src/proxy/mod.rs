@@ -15,8 +15,9 @@
 //! | `requests`, `answers` | the walk over each direction: what is changed, and nothing else is |
 //! | `destinations`, `pattern` | which exchanges are delayed for, and that their captures stand |
 //! | `connection`, `pipe` | both directions of one client, bounded in memory and time |
-//! | `upstream` | the broker's nodes |
+//! | `upstream`, `tls`, `access` | the broker's nodes; who may connect, and as whom |
 
+mod access;
 mod answers;
 mod connection;
 mod content;
@@ -28,6 +29,7 @@ mod pattern;
 mod pipe;
 mod requests;
 mod table;
+mod tls;
 mod upstream;
 
 use std::io;
@@ -35,6 +37,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -42,9 +45,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsAcceptor;
 
-use self::connection::{Connection, Desk, End};
+use self::access::{Doorman, LoginRules};
+use self::connection::{Connection, Desk, End, Stream};
 use self::destinations::{Delayable, Fate};
+use self::frames::Violation;
 use self::pattern::Patterns;
 use self::requests::{Question, Rules};
 use self::upstream::Upstream;
@@ -65,8 +71,13 @@ const UNREACHABLE_REMEMBERED: Duration = Duration::from_secs(30);
 pub struct Proxy {
     listener: TcpListener,
     settings: config::Proxy,
+    doorman: Doorman,
+    tls: Option<TlsAcceptor>,
     shared: Arc<Shared>,
 }
+
+/// The streams to a client and to its broker.
+type Both = (Box<dyn Stream>, Box<dyn Stream>);
 
 /// What all connections share.
 struct Shared {
@@ -81,7 +92,7 @@ impl Proxy {
     /// Takes the port.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When it cannot be had, or a certificate cannot be used.
     pub async fn bind(
         settings: &config::Proxy,
         config: &Config,
@@ -89,14 +100,19 @@ impl Proxy {
         broker: Arc<AmqpBroker>,
         destinations: Arc<Destinations>,
         health: Arc<Health>,
-    ) -> io::Result<Self> {
-        let listener = TcpListener::bind(settings.listen).await?;
-        let upstream = Upstream::new(&config.amqp.nodes);
+    ) -> anyhow::Result<Self> {
+        let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
+        let upstream = Upstream::new(&config.amqp.nodes, settings)?;
+        let listen = settings.listen;
+        let listener = TcpListener::bind(listen).await;
+        let listener =
+            listener.with_context(|| format!("proxy.listen = {listen} cannot be had"))?;
+        let doorman = Doorman { allow: settings.allow.clone(), deny: settings.deny.clone() };
         let patterns = Patterns::new(&settings.exchanges);
         let delayable = Delayable::new(patterns, upstream.vhost(), broker, destinations);
         let max_ms = millis(config.delay.max);
         let shared = Arc::new(Shared { delayable, clock, max_ms, upstream, health });
-        Ok(Self { listener, settings: settings.clone(), shared })
+        Ok(Self { listener, settings: settings.clone(), doorman, tls, shared })
     }
 
     /// Consumes again what earlier processes captured for exchanges that came up while they ran.
@@ -129,14 +145,28 @@ impl Proxy {
                     continue;
                 }
             };
+            if !self.doorman.admits(peer.ip()) {
+                tracing::debug!(%peer, "proxy: turned away by proxy.allow or proxy.deny");
+                continue;
+            }
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
                 tracing::warn!(%peer, "proxy: proxy.max_connections are connected already");
                 continue;
             };
-            let open_by = Instant::now() + self.settings.handshake_timeout;
-            let (shared, mut shutdown) = (Arc::clone(&self.shared), shutdown.clone());
+            let is_local = peer.ip().to_canonical().is_loopback();
+            let visit = Visit {
+                shared: Arc::clone(&self.shared),
+                tls: self.tls.clone(),
+                peer,
+                login: LoginRules {
+                    no_guest: !is_local && !self.settings.remote_guest,
+                    no_external: self.settings.upstream.identity.is_some(),
+                },
+                open_by: Instant::now() + self.settings.handshake_timeout,
+            };
+            let mut shutdown = shutdown.clone();
             connections.spawn(async move {
-                serve(shared, client, peer, open_by, &mut shutdown).await;
+                visit.serve(client, &mut shutdown).await;
                 drop(place);
             });
         }
@@ -144,60 +174,69 @@ impl Proxy {
     }
 }
 
-async fn serve(
+/// One client, from when it is accepted.
+struct Visit {
     shared: Arc<Shared>,
-    mut client: TcpStream,
+    tls: Option<TlsAcceptor>,
     peer: SocketAddr,
+    login: LoginRules,
     open_by: Instant,
-    shutdown: &mut Shutdown,
-) {
-    let connecting = timeout_at(open_by, connect(&shared, &mut client));
-    let connected = tokio::select! {
-        connected = connecting => connected,
-        () = shutdown.requested() => return,
-    };
-    let broker = match connected {
-        Ok(Ok(Some(broker))) => broker,
-        Ok(Ok(None)) => return,
-        Ok(Err(error)) => {
-            tracing::debug!(%peer, %error, "proxy: a client was not connected");
-            return;
-        }
-        Err(_) => {
-            tracing::debug!(%peer, "proxy: a client did not say in time what it wants");
-            return;
-        }
-    };
-    let end = Connection::new(client, broker, shared).run(open_by, shutdown).await;
-    match end {
-        End::Closed | End::Stopped => tracing::debug!(%peer, "proxy: a connection ended"),
-        End::Late => tracing::warn!(%peer, "proxy: a handshake took longer than it may"),
-        End::Violation(violation) => {
-            tracing::warn!(%peer, ?violation, "proxy: a connection was not AMQP");
-        }
-    }
 }
 
-/// Hears what the client speaks and connects to the broker; `None` where it speaks something else.
-async fn connect(shared: &Shared, client: &mut TcpStream) -> io::Result<Option<TcpStream>> {
-    client.set_nodelay(true)?;
-    let mut protocol = [0; PROTOCOL.len()];
-    client.read_exact(&mut protocol).await?;
-    if protocol != PROTOCOL {
-        client.write_all(&PROTOCOL).await?;
-        client.shutdown().await?;
-        return Ok(None);
-    }
-    let mut broker = match shared.upstream.connect().await {
-        Ok(broker) => broker,
-        Err(error) => {
-            let why = format!("no node of amqp.url takes connections for clients: {error}");
-            shared.health.report_for(Finding::bad("proxy", why), UNREACHABLE_REMEMBERED);
-            return Err(error);
+impl Visit {
+    async fn serve(self, client: TcpStream, shutdown: &mut Shutdown) {
+        let peer = self.peer;
+        let connected = tokio::select! {
+            connected = timeout_at(self.open_by, self.connect(client)) => connected,
+            () = shutdown.requested() => return,
+        };
+        let (client, broker) = match connected {
+            Ok(Ok(Some(both))) => both,
+            Ok(Ok(None)) => return,
+            Ok(Err(error)) => {
+                tracing::debug!(%peer, %error, "proxy: a client was not connected");
+                return;
+            }
+            Err(_) => {
+                tracing::debug!(%peer, "proxy: a client did not say in time what it wants");
+                return;
+            }
+        };
+        let connection = Connection::new(client, broker, self.shared, self.login);
+        match connection.run(self.open_by, shutdown).await {
+            End::Closed | End::Stopped => tracing::debug!(%peer, "proxy: a connection ended"),
+            End::Late => tracing::warn!(%peer, "proxy: a handshake took longer than it may"),
+            End::Violation(Violation(_, why)) => {
+                tracing::warn!(%peer, why, "proxy: ends a connection");
+            }
         }
-    };
-    broker.write_all(&PROTOCOL).await?;
-    Ok(Some(broker))
+    }
+
+    /// Hears what the client speaks and connects to the broker; `None` where it speaks something
+    /// else.
+    async fn connect(&self, client: TcpStream) -> io::Result<Option<Both>> {
+        client.set_nodelay(true)?;
+        let here = client.local_addr()?;
+        let mut client: Box<dyn Stream> = match &self.tls {
+            Some(tls) => Box::new(tls.accept(client).await?),
+            None => Box::new(client),
+        };
+        let mut protocol = [0; PROTOCOL.len()];
+        client.read_exact(&mut protocol).await?;
+        if protocol != PROTOCOL {
+            client.write_all(&PROTOCOL).await?;
+            client.shutdown().await?;
+            return Ok(None);
+        }
+        let Shared { upstream, health, .. } = &*self.shared;
+        let mut broker = upstream.connect(self.peer, here).await.inspect_err(|error| {
+            let why = format!("no node of amqp.url takes connections for clients: {error}");
+            health.report_for(Finding::bad("proxy", why), UNREACHABLE_REMEMBERED);
+        })?;
+        broker.write_all(&PROTOCOL).await?;
+        broker.flush().await?;
+        Ok(Some((client, broker)))
+    }
 }
 
 impl Rules for Shared {

@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use super::access::LoginRules;
 use super::content::Content;
 use super::destinations::{Fate, PREFIX};
-use super::frames::{self, HEADER, Lead, METHOD, MethodId, Pass, Passed, Step, Violation};
-use super::methods::{self, Publish, Tuned};
+use super::frames::{self, HEADER, Kind, Lead, METHOD, MethodId, Pass, Passed, Step, Violation};
+use super::methods::{self, Publish, StartOk, Tuned};
 use crate::broker::amqp::stamp::Stamp;
 use crate::clock::UnixMs;
 
@@ -81,6 +82,7 @@ pub(super) enum Event {
 /// The walk over what one client sends.
 pub(super) struct Requests<R> {
     rules: Arc<R>,
+    login: LoginRules,
     is_open: bool,
     vhost: Vec<u8>,
     tuned: Tuned,
@@ -89,6 +91,10 @@ pub(super) struct Requests<R> {
     held: HashMap<u16, Vec<u8>>,
     /// Channels that were closed here: what the client sent before it heard of that goes nowhere.
     closed: HashSet<u16>,
+    /// When what waits for an answer came.
+    came: Option<UnixMs>,
+    /// What the delay of the publish in hand counts from, if not from now.
+    since: Option<UnixMs>,
     /// The answer to what was asked.
     answer: Option<(Question, Fate)>,
     /// Goes to the broker between two frames.
@@ -97,15 +103,18 @@ pub(super) struct Requests<R> {
 }
 
 impl<R: Rules> Requests<R> {
-    pub(super) fn new(rules: Arc<R>) -> Self {
+    pub(super) fn new(rules: Arc<R>, login: LoginRules) -> Self {
         Self {
             rules,
+            login,
             is_open: false,
             vhost: Vec::new(),
             tuned: Tuned::default(),
             step: Step::default(),
             held: HashMap::new(),
             closed: HashSet::new(),
+            came: None,
+            since: None,
             answer: None,
             inserted: BytesMut::new(),
             events: Vec::new(),
@@ -178,10 +187,16 @@ impl<R: Rules> Requests<R> {
     /// Learns what is agreed before the connection is open.
     fn handshake(&mut self, lead: Lead, pass: &mut Pass<'_>) -> Result<Option<Stop>, Violation> {
         if lead.length > HANDSHAKE_MAX {
-            return Err(Violation("a handshake that is too long"));
+            return Err(Violation(Kind::Frame, "a handshake that is too long"));
         }
         let Some(payload) = lead.payload(pass.rest())? else { return Ok(Some(Stop::More)) };
         match frames::method_id(payload) {
+            Some(methods::CONNECTION_START_OK) => {
+                let start_ok = StartOk::read(payload);
+                if let Some(why) = start_ok.and_then(|start_ok| self.login.refusal(&start_ok)) {
+                    return Err(Violation(Kind::Login, why));
+                }
+            }
             Some(methods::CONNECTION_TUNE_OK) => {
                 self.tuned = Tuned::read(payload).unwrap_or_default();
             }
@@ -295,11 +310,16 @@ impl<R: Rules> Requests<R> {
         }
         let question = || Question::Publish(String::from_utf8_lossy(publish.exchange).into_owned());
         let answered = self.answer.is_some().then(|| self.answered(&question())).flatten();
+        // Its delay counts from when it came, and no other's does.
+        self.since = answered.is_some().then(|| self.came.take()).flatten();
         match answered.or_else(|| rules.fate(publish.exchange, &self.vhost)) {
             Some(Fate::Capture) => Judged::Capture,
             Some(Fate::Forward) => Judged::Leave,
             Some(Fate::Refuse(why)) => Judged::Refuse(why),
-            None => Judged::Ask(question()),
+            None => {
+                self.came.get_or_insert_with(|| rules.latest());
+                Judged::Ask(question())
+            }
         }
     }
 
@@ -336,9 +356,9 @@ impl<R: Rules> Requests<R> {
     }
 
     /// The header with a stamp on it, unless that would not fit into a frame any more.
-    fn stamped(&self, header: &[u8]) -> Option<Vec<u8>> {
+    fn stamped(&mut self, header: &[u8]) -> Option<Vec<u8>> {
         let content = Content::read(header).ok()?;
-        let now = self.rules.latest();
+        let now = self.since.take().unwrap_or_else(|| self.rules.latest());
         let mut stamp = Stamp::new(now);
         stamp.due = content.due(now, self.rules.max_ms());
         let stamped = content.stamped(stamp);

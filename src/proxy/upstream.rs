@@ -1,53 +1,81 @@
 //! The connection to the broker that is made for each client.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use lapin::uri::AMQPUri;
+use lapin::uri::{AMQPScheme, AMQPUri};
+use rustls::pki_types::ServerName;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
-use crate::config::Url;
+use super::access::proxy_header;
+use super::connection::Stream;
+use super::tls;
+use crate::config::{Proxy, Url};
 
 /// How long one node may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// The nodes of `amqp.url`.
+/// The nodes of `amqp.url`, and how they are connected to.
 pub(super) struct Upstream {
-    nodes: Vec<(String, u16)>,
-    vhost: String,
+    nodes: Vec<AMQPUri>,
+    tls: TlsConnector,
+    proxy_protocol: bool,
 }
 
 impl Upstream {
-    pub(super) fn new(nodes: &[Url]) -> Self {
-        let uris = nodes.iter().filter_map(|node| node.expose().parse::<AMQPUri>().ok());
-        let uris: Vec<_> = uris.collect();
-        let vhost = uris.first().map_or("/".to_owned(), |uri| uri.vhost.clone());
-        let nodes = uris.into_iter().map(|uri| (uri.authority.host, uri.authority.port));
-        Self { nodes: nodes.collect(), vhost }
+    /// # Errors
+    /// Which file cannot be used.
+    pub(super) fn new(nodes: &[Url], settings: &Proxy) -> anyhow::Result<Self> {
+        let nodes = nodes.iter().filter_map(|node| node.expose().parse().ok());
+        let tls = tls::connector(&settings.upstream)?;
+        Ok(Self { nodes: nodes.collect(), tls, proxy_protocol: settings.proxy_protocol })
     }
 
     /// The vhost that xdelay itself uses.
     pub(super) fn vhost(&self) -> &str {
-        &self.vhost
+        self.nodes.first().map_or("/", |node| node.vhost.as_str())
     }
 
-    /// Connects to the first node that takes us.
+    /// Connects to the first node that takes us, for a client that came to `here`.
     ///
     /// # Errors
     /// Why none does.
-    pub(super) async fn connect(&self) -> io::Result<TcpStream> {
+    pub(super) async fn connect(
+        &self,
+        client: SocketAddr,
+        here: SocketAddr,
+    ) -> io::Result<Box<dyn Stream>> {
         let mut why = io::Error::other("amqp.url names no node");
-        for (host, port) in &self.nodes {
-            match timeout(CONNECT_WITHIN, TcpStream::connect((host.as_str(), *port))).await {
-                Ok(Ok(stream)) => {
-                    stream.set_nodelay(true)?;
-                    return Ok(stream);
-                }
+        for node in &self.nodes {
+            match timeout(CONNECT_WITHIN, self.connect_to(node, client, here)).await {
+                Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(error)) => why = error,
                 Err(_) => why = io::ErrorKind::TimedOut.into(),
             }
         }
         Err(why)
+    }
+
+    async fn connect_to(
+        &self,
+        node: &AMQPUri,
+        client: SocketAddr,
+        here: SocketAddr,
+    ) -> io::Result<Box<dyn Stream>> {
+        let (host, port) = (node.authority.host.as_str(), node.authority.port);
+        let mut stream = TcpStream::connect((host, port)).await?;
+        stream.set_nodelay(true)?;
+        if self.proxy_protocol {
+            stream.write_all(&proxy_header(client, here)).await?;
+        }
+        if node.scheme == AMQPScheme::AMQP {
+            return Ok(Box::new(stream));
+        }
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        Ok(Box::new(self.tls.connect(name, stream).await?))
     }
 }

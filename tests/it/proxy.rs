@@ -1,9 +1,13 @@
 //! Clients that change nothing but the URL.
 
+mod access;
 mod bytes;
 mod captures;
 mod clients;
+mod conformance;
+mod crash;
 mod delays;
+mod migration;
 mod plugin;
 mod refusals;
 mod support;

@@ -9,6 +9,7 @@ mod capture;
 mod captures;
 mod consumer;
 mod declare;
+pub mod definitions;
 mod intake;
 mod lane;
 mod ledger;

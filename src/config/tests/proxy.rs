@@ -36,6 +36,10 @@ fn what_makes_no_sense_is_refused_with_what_to_write() {
         ("proxy.exchanges", "!audit", "matches no exchange"),
         ("proxy.exchanges", "", "matches no exchange"),
         ("proxy.exchanges", "xdelay.orders", "never delayed again"),
+        ("proxy.allow", "10.0.0.0/8,host", "\"host\" is no network"),
+        ("proxy.tls_cert_file", "/c.pem", "needs proxy.tls_key_file too"),
+        ("proxy.upstream_key_file", "/k.pem", "needs proxy.upstream_cert_file too"),
+        ("proxy.tls_client_ca_file", "/ca.pem", "has no effect without"),
         ("proxy.max_connections", "0", "must be 1 to 1000000"),
         ("proxy.handshake_timeout", "0s", "must be above 0"),
     ] {

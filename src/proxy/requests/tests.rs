@@ -12,8 +12,10 @@ use super::*;
 
 const NOW: UnixMs = 1_700_000_000_000;
 
-/// Delays for everything but `audit`; has to be asked about `new`, and refuses `bad`.
-struct Fixed;
+/// Delays for everything but `audit`; has to be asked about `new`, and refuses `bad`. Its clock
+/// goes on by a millisecond whenever it is read.
+#[derive(Default)]
+struct Fixed(std::sync::atomic::AtomicU64);
 
 impl Rules for Fixed {
     fn includes(&self, exchange: &[u8]) -> bool {
@@ -34,7 +36,7 @@ impl Rules for Fixed {
     }
 
     fn latest(&self) -> UnixMs {
-        NOW
+        NOW + self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
     }
 
     fn max_ms(&self) -> u64 {
@@ -117,7 +119,7 @@ struct Walk {
 
 impl Walk {
     fn open() -> Self {
-        let requests = Requests::new(Arc::new(Fixed));
+        let requests = Requests::new(Arc::<Fixed>::default(), LoginRules::default());
         let mut walk = Self { requests, rest: Vec::new(), sent: Vec::new() };
         assert_eq!(walk.feed(&handshake()), Stop::More);
         assert_eq!(std::mem::take(&mut walk.sent), handshake());
@@ -247,7 +249,7 @@ fn a_publish_without_its_header_is_for_the_broker_to_judge() {
 
 #[test]
 fn nothing_is_sent_before_the_broker_has_opened_the_connection() {
-    let requests = Requests::new(Arc::new(Fixed));
+    let requests = Requests::new(Arc::<Fixed>::default(), LoginRules::default());
     let mut walk = Walk { requests, rest: Vec::new(), sent: Vec::new() };
     let eager = publish(1, "orders", Some(500), b"later").concat();
     assert_eq!(walk.feed(&[handshake(), eager].concat()), Stop::Opening);
@@ -276,6 +278,38 @@ fn a_publish_waits_until_its_fate_is_known_and_heartbeats_do_not() {
         assert_eq!(walk.feed(b""), Stop::More);
         assert_eq!(account(&walk.sent).0[&1][0].0, exchange);
     }
+}
+
+/// The due in the only stamp among what was sent.
+fn due(sent: &[u8]) -> Option<UnixMs> {
+    let headers = frames(sent).into_iter().find_map(|frame| match frame {
+        AMQPFrame::Header(_, header) => header.properties.headers().clone(),
+        _ => None,
+    });
+    match headers?.inner().get("x-delay-stamp")? {
+        AMQPValue::LongString(text) => Stamp::decode(text.as_bytes())?.due,
+        _ => None,
+    }
+}
+
+#[test]
+fn the_delay_of_a_publish_that_had_to_wait_counts_from_when_it_came() {
+    let mut walk = Walk::open();
+    walk.feed(&publish(1, "new", Some(500), b"waits").concat());
+    walk.requests.rules.latest();
+    walk.requests.answer(Question::Publish("new".into()), Fate::Capture);
+    walk.feed(b"");
+    assert_eq!(due(&walk.sent), Some(NOW + 500));
+    walk.sent.clear();
+    walk.feed(&publish(1, "orders", Some(500), b"does not").concat());
+    assert_eq!(due(&walk.sent), Some(NOW + 502));
+    // One that was let go leaves nothing behind.
+    walk.feed(&publish(1, "new", Some(500), b"waits in vain").concat());
+    walk.requests.answer(Question::Publish("new".into()), Fate::Forward);
+    walk.sent.clear();
+    walk.feed(&publish(1, "orders", Some(500), b"does not").concat());
+    walk.sent.drain(..publish(1, "new", Some(500), b"waits in vain").concat().len());
+    assert_eq!(due(&walk.sent), Some(NOW + 504));
 }
 
 #[test]
@@ -431,7 +465,7 @@ fn what_is_too_large_to_wait_for_passes() {
 
 #[test]
 fn bytes_that_are_no_frames_are_a_violation() {
-    let mut requests = Requests::new(Arc::new(Fixed));
+    let mut requests = Requests::new(Arc::<Fixed>::default(), LoginRules::default());
     requests.open();
     assert!(requests.pass(b"GET / HTTP/1.1\r\n", &mut BytesMut::new()).is_err());
     let mut unended = publish(1, "orders", None, b"body").concat();
@@ -493,19 +527,19 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let mut requests = Requests::new(Arc::new(Fixed));
+        let mut requests = Requests::new(Arc::<Fixed>::default(), LoginRules::default());
         requests.open();
         let _ = requests.pass(&bytes, &mut BytesMut::new());
         let mut framed = BytesMut::new();
         frames::write(&mut framed, METHOD, 1, &[&[0, 60, 0, 40], &bytes]);
         frames::write(&mut framed, HEADER, 1, &[&[0; 12], &[0x20, 0], &bytes]);
-        let mut requests = Requests::new(Arc::new(Fixed));
+        let mut requests = Requests::new(Arc::<Fixed>::default(), LoginRules::default());
         requests.open();
         let _ = requests.pass(&framed, &mut BytesMut::new());
         let mut publish = publish(1, "orders", None, b"")[0].clone();
         frames::write(&mut framed, HEADER, 1, &[&[0; 12], &[0x20, 0], &bytes]);
         publish.extend_from_slice(&framed);
-        let mut requests = Requests::new(Arc::new(Fixed));
+        let mut requests = Requests::new(Arc::<Fixed>::default(), LoginRules::default());
         requests.open();
         let _ = requests.pass(&publish, &mut BytesMut::new());
     }

@@ -6,7 +6,7 @@ use super::support::proxied;
 use crate::support::{setting, unique};
 
 /// Runs a Python script with the Python that `dev/install` set up; gives what it printed.
-async fn python(script: &str, url: &str, name: &str) -> serde_json::Value {
+pub async fn python(script: &str, url: &str, name: &str) -> serde_json::Value {
     let dev = setting("TEST_DEV");
     let python = format!("{dev}/../target/venv/bin/python");
     let script = format!("{dev}/../tests/it/proxy/{script}");

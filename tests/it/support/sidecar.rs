@@ -40,6 +40,11 @@ impl Sidecar {
         self.settings.push((name, value.to_owned()));
     }
 
+    /// Sets a variable that is not xdelay's.
+    pub fn set_env(&mut self, name: &str, value: &str) {
+        self.settings.push((name.to_owned(), value.to_owned()));
+    }
+
     /// In this directory instead of Redis.
     pub fn park_in(&mut self, directory: &std::path::Path) {
         self.settings.retain(|(name, _)| !name.starts_with("XDELAY_REDIS__"));
