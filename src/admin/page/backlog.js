@@ -87,10 +87,7 @@ function options(state) {
     },
     axes: [time_axis(), amount_axis(undefined, true)],
     series: [{}, { paths: () => null, points: { show: false } }],
-    hooks: {
-      draw: [(chart) => bars(chart, state)],
-      setCursor: [(chart) => point(state, chart.cursor.left >= 0 ? chart.cursor.idx : null)],
-    },
+    hooks: { draw: [(chart) => bars(chart, state)] },
   };
 }
 
@@ -152,7 +149,7 @@ function describe({ seen, hovered, chosen, heaps, holder, readout, sum, table })
   const within = seen.counts.reduce((all, one) => all + one, 0);
   const overdue = house.destinations().reduce((all, one) => all + one.overdue, 0);
   fill(sum,
-    h("strong", {}, count(within)), ` due within the next ${chosen}`,
+    h("strong", {}, within ? count(within) : "Nothing"), ` due within the next ${chosen}`,
     seen.after ? h("span", { class: "aside" }, `${count(seen.after)} later`) : null,
     overdue ? h("a", { class: "over", href: link("messages", { due_to: Math.floor(now / 1_000) * 1_000 }) }, `${count(overdue)} overdue`) : null);
   say(readout, hovered === null ? "" : told(hovered));
@@ -171,16 +168,17 @@ function listing(seen, slot) {
 
 function connect(state) {
   const { holder, signal } = state;
-  const list = () => {
-    if (state.hovered !== null && state.seen) go(listing(state.seen, state.hovered));
+  const list = (slot) => {
+    if (slot !== null && state.seen) go(listing(state.seen, slot));
   };
-  holder.addEventListener("click", (event) => {
+  const under = (event) => {
     const over = state.chart?.over.getBoundingClientRect();
-    if (!over || event.clientX < over.left || event.clientX > over.right) return;
-    const slot = Math.floor(((event.clientX - over.left) / over.width) * state.seen.counts.length);
-    point(state, Math.min(slot, state.seen.counts.length - 1));
-    list();
-  }, { signal });
+    if (!over || event.clientX < over.left || event.clientX >= over.right) return null;
+    return Math.floor(((event.clientX - over.left) / over.width) * state.seen.counts.length);
+  };
+  holder.addEventListener("mousemove", (event) => point(state, under(event)), { signal });
+  holder.addEventListener("mouseleave", () => point(state, null), { signal });
+  holder.addEventListener("click", (event) => list(under(event)), { signal });
   holder.addEventListener("keydown", (event) => {
     if (!state.seen) return;
     const last = state.seen.counts.length - 1;
@@ -190,7 +188,7 @@ function connect(state) {
       return now;
     };
     const steps = { ArrowRight: () => next(1), ArrowLeft: () => next(-1), ArrowUp: () => next(1), ArrowDown: () => next(-1), Home: () => 0, End: () => last };
-    if (event.key === "Enter") list();
+    if (event.key === "Enter") list(now);
     else if (event.key === "Escape") point(state, null);
     else if (steps[event.key]) point(state, steps[event.key]());
     else return;

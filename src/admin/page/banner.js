@@ -4,7 +4,7 @@ import { at, fill, h, icon, say } from "./element.js";
 import { house, on_stats } from "./live.js";
 import { time_of_day, zone } from "./words.js";
 
-const LINKS = { waiting: "connecting", live: "live", lost: "reconnecting", token: "token needed" };
+const LINKS = { waiting: "connecting", live: "live", late: "reconnecting", lost: "reconnecting", token: "token needed" };
 const ENOUGH = 5;
 
 /** Shows it from now on. */

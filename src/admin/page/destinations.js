@@ -17,8 +17,8 @@ export function destinations(signal) {
     ["Next due"], ["Captured", "number", "since this xdelay started"], ["Released", "number", "since this xdelay started"], [""]];
   return h("section", { class: "card", "aria-labelledby": "destinations-title" },
     h("div", { class: "card-head" }, h("h2", { id: "destinations-title" }, "Destinations")),
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-labelledby": "destinations-title" },
-      h("table", { class: "cards" },
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of destinations" },
+      h("table", { class: "cards sites" },
         h("thead", {}, h("tr", {}, heads.map(([text, kind, title]) =>
           text ? h("th", { scope: "col", class: kind, title }, text) : h("td")))), body)));
 }
@@ -43,7 +43,7 @@ function row(it) {
     amount("Overdue", it.overdue, { due_to: Math.floor(house.now() / 1_000) * 1_000 }, it.paused ? "warn" : "over"),
     amount("Releasing", it.leased, { state: "leased" }),
     amount("Dead", it.dead, { state: "dead" }, "over"),
-    h("td", { "data-label": it.overdue ? "Oldest due" : "Next due", class: it.overdue ? (it.paused ? "warn" : "over") : null }, due),
+    h("td", { "data-label": it.overdue ? "Oldest due" : "Next due", class: `due-cell ${it.overdue ? (it.paused ? "warn" : "over") : ""}` }, due),
     amount("Captured", it.captured), amount("Released", it.released),
     h("td", { class: "act" }, house.may_write() ? switcher(it) : null));
 }

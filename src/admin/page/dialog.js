@@ -1,6 +1,7 @@
 // Questions that are asked before something is done.
 
 import { h, icon } from "./element.js";
+import { sentence } from "./words.js";
 
 /**
  * Opens a dialog with these parts and an empty foot, and gives it with `close`. Escape closes it,
@@ -46,7 +47,7 @@ export function ask(title, { parts = [], verb, danger = false, wide = false, act
       await act(opened.signal);
       opened.close();
     } catch (error) {
-      if (error.name !== "AbortError") trouble.textContent = error.message;
+      if (error.name !== "AbortError") trouble.textContent = sentence(error.message);
     }
     doing.disabled = false;
   });

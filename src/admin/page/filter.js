@@ -38,8 +38,8 @@ export function filter_form(filter, change) {
   const key = input("key", "text", { value: filter.key ?? "", placeholder: "any" });
   const moment = (name) => input(name, "datetime-local", { step: 1, value: filter[name] ? for_input(filter[name]) : "" });
   const [from, to] = [moment("due_from"), moment("due_to")];
-  const labelled = (label, field) => h("div", { class: "field" }, h("label", { for: field.id }, label), field);
-  const clear = h("button", { type: "button", class: "quiet", hidden: NAMES.filter((it) => it !== "state").every((it) => filter[it] === undefined),
+  const labelled = (label, field, kind = "field") => h("div", { class: kind }, h("label", { for: field.id }, label), field);
+  const clear = h("button", { type: "button", class: "quiet", hidden: NAMES.every((it) => it === "state" || filter[it] === undefined),
     onclick: () => change({ state: filter.state }) }, "Clear");
 
   const read = () => {
@@ -48,14 +48,17 @@ export function filter_form(filter, change) {
     const at = (field, name) => (field.value === (filter[name] ? for_input(filter[name]) : "") ? filter[name] : from_input(field.value));
     return filter_of({ destination: name, broker, state: chosen === "parked" ? "" : chosen, id: id.value, key: key.value, due_from: at(from, "due_from"), due_to: at(to, "due_to") });
   };
-  const form = h("form", { class: "filter", "aria-label": "Filter" }, states,
-    labelled("Destination", destination), labelled("Id begins with", id), labelled("Key", key), labelled("Due from", from), labelled("Due before", to),
+  const some = NAMES.some((it) => it !== "state" && filter[it] !== undefined);
+  const more = h("button", { type: "button", class: "more", "aria-expanded": String(some) }, "Filter");
+  const form = h("form", { class: "filter", "aria-label": "Filter", "data-folded": !some }, states, more,
+    labelled("Destination", destination), labelled("Id begins with", id), labelled("Key", key), labelled("Due from", from, "field wide"), labelled("Due before", to, "field wide"),
     h("div", { class: "field last" }, h("button", { type: "submit", class: "hidden" }, "Apply"), clear));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     change(read());
   });
   form.addEventListener("change", () => change(read()));
+  more.addEventListener("click", () => more.setAttribute("aria-expanded", String(!form.toggleAttribute("data-folded"))));
   return form;
 }
 

@@ -15,11 +15,13 @@ const EVENTS_MAX = 500;
  */
 class House extends EventTarget {
   stats = null;
-  /** `waiting`, `live` or `lost`. */
+  /** `waiting`, `live`, `late` (only events are missing), `lost` or `token`. */
   link = "waiting";
   /** Why it is lost. */
   why = "";
   #ahead = 0;
+  #figures = null;
+  #events = null;
 
   /** The store's clock, in Unix milliseconds. */
   now() {
@@ -40,7 +42,32 @@ class House extends EventTarget {
     this.dispatchEvent(new Event("stats"));
   }
 
-  connection(link, why = "") {
+  /** Nothing is known of the connection, or that it needs a token. */
+  unlink(link = "waiting") {
+    [this.#figures, this.#events] = [null, null];
+    this.#say(link, "");
+  }
+
+  /** Whether figures come, and why not. */
+  figures(come, why = "") {
+    this.#figures = come;
+    this.#connection(why);
+  }
+
+  /** Whether events come. */
+  events(come) {
+    this.#events = come;
+    this.#connection(this.why);
+  }
+
+  #connection(why) {
+    // A proxy on the way may hold back the beginning of a stream; that is no loss.
+    if (this.#figures === null) return;
+    if (!this.#figures) this.#say("lost", why);
+    else this.#say(this.#events === false ? "late" : "live", "");
+  }
+
+  #say(link, why) {
     if (this.link === link && this.why === why) return;
     Object.assign(this, { link, why });
     this.dispatchEvent(new Event("link"));
@@ -65,6 +92,7 @@ let running = null;
 export function start() {
   stop();
   if (document.hidden) return;
+  house.unlink();
   running = new AbortController();
   figures(running.signal);
   events(running.signal);
@@ -95,10 +123,11 @@ async function figures(signal) {
     try {
       house.learn(await get("/v1/stats", {}, signal));
       failed = 0;
+      house.figures(true);
     } catch (error) {
       if (signal.aborted || error.status === 401) return;
       failed += 1;
-      house.connection("lost", error.message);
+      house.figures(false, error.message);
     }
     await pause(failed ? AGAIN_MS[Math.min(failed, AGAIN_MS.length) - 1] : FIGURES_MS, signal);
   }
@@ -110,13 +139,13 @@ async function events(signal) {
     try {
       const opened = () => {
         failed = -1;
-        house.connection("live");
+        house.events(true);
       };
       await listen(signal, { opened, ...gathered });
       if (!signal.aborted) throw new Problem(0, "lost", "the stream of events ended");
     } catch (error) {
       if (signal.aborted || error.status === 401) return;
-      house.connection("lost", error.message);
+      house.events(false);
     }
     await pause(AGAIN_MS[Math.min(failed + 1, AGAIN_MS.length - 1)], signal);
   }
@@ -148,10 +177,12 @@ function gather(signal) {
 
 function pause(ms, signal) {
   return new Promise((done) => {
-    const timer = setTimeout(done, ms);
-    signal.addEventListener("abort", () => {
+    const end = () => {
       clearTimeout(timer);
+      signal.removeEventListener("abort", end);
       done();
-    }, { once: true });
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener("abort", end);
   });
 }

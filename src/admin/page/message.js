@@ -7,7 +7,7 @@ import { house } from "./live.js";
 import { tell } from "./notice.js";
 import { STEPS, called, step, steps_of } from "./steps.js";
 import { away } from "./time.js";
-import { exactly, happened, in_utc, size, span, zone } from "./words.js";
+import { exactly, happened, in_utc, sentence, size, span, zone } from "./words.js";
 
 const WHAT_AT_IS = { parked: "Tried next", leased: "Lease ends", dead: "Buried" };
 const ENDS = ["released", "cancelled", "cancelled_possibly_delivered"];
@@ -17,6 +17,7 @@ export function show(main, uid, signal) {
   const card = h("div", { class: "whole" }, h("p", { class: "empty" }, "Looking…"));
   main.append(h("p", { class: "back" }, h("a", { href: "#/messages", onclick: back }, icon("back"), "Messages")), card);
   const state = { message: null, ended: null };
+  const paint = () => fill(card, ...page(state, after));
   const load = async () => {
     try {
       state.message = await get(message_path(uid), {}, signal);
@@ -26,7 +27,13 @@ export function show(main, uid, signal) {
       if (!state.message) return fill(card, h("div", { class: "card lonely" }, h("h1", {}, "Not here"), h("p", {}, sentence(error.message)), h("p", { class: "mono aside" }, uid)));
       state.ended ??= { what: error.status === 410 ? "released" : "gone", words: error.message };
     }
-    fill(card, ...page(state, load));
+    paint();
+  };
+  // What was ended is not asked for again; whether it was released, an event will tell.
+  const after = (answer, name) => {
+    if (!ENDS.includes(answer.result)) return name === "release" ? null : load();
+    state.ended = { what: answer.result, at: house.now() };
+    paint();
   };
   load();
   house.addEventListener("events", ({ events }) => {
@@ -34,14 +41,13 @@ export function show(main, uid, signal) {
     const end = ours.findLast((event) => ENDS.includes(event.what));
     if (end && state.message) {
       state.ended = end;
-      fill(card, ...page(state, load));
+      state.message.due = end.due ?? state.message.due;
+      paint();
     } else if (ours.length) {
       load();
     }
   }, { signal });
 }
-
-const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 
 /** Back to the list one came from, with its filter. */
 function back(event) {
@@ -51,13 +57,13 @@ function back(event) {
   }
 }
 
-function page(known, load) {
+function page(known, after) {
   const { message, ended } = known;
   const state = ended ? "ended" : message.state;
   const word = ended ? happened(ended.what) : message.state;
   const steps = ended || !house.may_write() ? [] : steps_of(message.state);
   const buttons = steps.map((name) => h("button", { type: "button", "data-key": name, class: name === "cancel" ? "danger-quiet" : STEPS[name].kind,
-    onclick: () => step(name, known.message, load) }, STEPS[name].verb));
+    onclick: () => step(name, known.message, after) }, STEPS[name].verb));
   return [
     h("div", { class: "title" }, h("h1", { class: message.id ? null : "mono" }, called(message)), h("span", { class: "chip state", "data-state": state }, word), h("span", { class: "grow" }), h("div", { class: "steps" }, ...buttons)),
     ended ? h("p", { class: "ended", role: "status" }, ending(ended)) : null,

@@ -9,7 +9,7 @@ import { complain } from "./notice.js";
 import { go, link, message_link } from "./route.js";
 import { STEPS, step, steps_of } from "./steps.js";
 import { away, when } from "./time.js";
-import { count, happened, size, time_of_day } from "./words.js";
+import { count, exactly, happened, size, time_of_day } from "./words.js";
 
 const PAGE = 50;
 const FRESH_MS = 10_000;
@@ -46,6 +46,7 @@ async function reload(state, parts) {
   state.at = Date.now();
   try {
     state.page = await get("/v1/messages", { ...filter, cursor, limit: PAGE }, signal);
+    state.read = house.now();
     state.gone.clear();
     paint(state, parts);
   } catch (error) {
@@ -79,7 +80,7 @@ function nothing({ filter, cursor }) {
 
 function tools(state, parts) {
   const { filter, page } = state;
-  const about = h("span", { class: "aside" }, `as of ${time_of_day(house.now())}`);
+  const about = h("span", { class: "aside" }, `as of ${time_of_day(state.read)}`);
   const fresh = h("button", { type: "button", class: "quiet", "data-keep": "fresh", onclick: () => parts.reload() }, "Refresh");
   if (!house.may_write() || (page.messages.length === 0 && !page.cursor)) return [h("span", { class: "grow" }), about, fresh];
   const buttons = steps_of(filter.state ?? "parked").map((name) =>
@@ -97,18 +98,19 @@ function pager({ filter }, page, cursor) {
   ];
 }
 
-function name_cell(message, gone) {
+function name_cell(message) {
   return h("td", { "data-label": "Message", class: "name" },
     h("a", { href: message_link(message.uid) }, message.id ?? h("span", { class: "mono" }, message.uid)),
-    message.id ? h("span", { class: "mono under" }, message.uid) : null,
-    gone ? h("span", { class: "chip", "data-what": gone.what }, `${happened(gone.what)} ${time_of_day(gone.at)}`) : null);
+    message.id ? h("span", { class: "mono under" }, message.uid) : null);
 }
+
+const went = (gone) => h("span", { class: "chip", "data-what": gone.what, title: `at ${exactly(gone.at)}` }, happened(gone.what));
 
 function row(message, gone) {
   return h("tr", { "data-key": message.uid, class: gone ? "gone" : null },
     h("td", { "data-label": "Due" }, when(message.due)),
-    h("td", { class: "aside", "data-label": "" }, away(message.due)),
-    name_cell(message, gone),
+    h("td", { class: "aside fate", "data-label": "" }, gone ? went(gone) : away(message.due)),
+    name_cell(message),
     h("td", { "data-label": "Destination" }, message.destination),
     h("td", { "data-label": "Key", class: "clip" }, message.key ?? "–"),
     h("td", { "data-label": "Size", class: "number" }, size(message.bytes)),
@@ -120,21 +122,23 @@ function dead_row(message, gone, parts) {
     onclick: () => step(name, message, () => parts.reload()) }, STEPS[name].verb);
   return h("tr", { "data-key": message.uid, class: gone ? "gone" : null },
     h("td", { "data-label": "Buried" }, when(message.at)),
-    name_cell(message, gone),
+    name_cell(message),
     h("td", { "data-label": "Destination" }, message.destination),
     h("td", { "data-label": "Key", class: "clip" }, message.key ?? "–"),
     h("td", { "data-label": "Reason", class: "reason" }, message.reason ?? message.fault ?? "–"),
-    h("td", { class: "act" }, house.may_write() && !gone ? [act("revive"), act("cancel")] : null));
+    h("td", { class: "act" }, gone ? went(gone) : house.may_write() ? [act("revive"), act("cancel")] : null));
 }
 
 /** What has left the list since it was read says so where it stood. */
 function mark(state, parts, events) {
   if (!state.page) return;
-  const shown = new Set(state.page.messages.map((message) => message.uid));
+  const shown = new Map(state.page.messages.map((message) => [message.uid, message]));
   let changed = false;
   for (const event of events) {
-    if (!shown.has(event.uid)) continue;
-    state.gone.set(event.uid, event);
+    const message = shown.get(event.uid);
+    if (!message) continue;
+    if (event.what === "rescheduled") message.due = event.due;
+    else state.gone.set(event.uid, event);
     changed = true;
   }
   if (changed) paint(state, parts);

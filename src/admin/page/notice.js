@@ -1,6 +1,7 @@
 // Short words about what was done, at the edge of the page; errors stay until they are closed.
 
 import { at, h, icon } from "./element.js";
+import { sentence } from "./words.js";
 
 const LASTING_MS = 8_000;
 const NOTICES_MAX = 4;
@@ -12,7 +13,7 @@ export function tell(text, link = null) {
 
 /** Says that something went wrong, and what mends it. */
 export function complain(error) {
-  if (error.name !== "AbortError") show("bad", error.message ?? String(error), null);
+  if (error.name !== "AbortError") show("bad", sentence(error.message ?? String(error)), null);
 }
 
 function show(kind, text, link) {

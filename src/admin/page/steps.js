@@ -39,7 +39,7 @@ export function step(name, message, done) {
       const words = name === "release" ? "due now: it goes out at once" : result(answer.result);
       tell(`${called(message)}: ${words}${due}.`);
       refresh();
-      done?.(answer);
+      done?.(answer, name);
     },
   });
 }

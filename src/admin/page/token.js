@@ -12,7 +12,7 @@ export function ask_for_token(entered, why = "") {
   if (asking) return;
   asking = true;
   stop();
-  house.connection("token");
+  house.unlink("token");
   const input = h("input", { type: "password", autocomplete: "off", spellcheck: "false", required: true });
   const opened = ask("This xdelay asks for a token", {
     parts: [

@@ -111,3 +111,6 @@ const KINDS = {
 
 /** What happened to a message. */
 export const happened = (what) => KINDS[what] ?? what;
+
+/** The same with a great letter and a full stop, as errors of the API have neither. */
+export const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
