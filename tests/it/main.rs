@@ -15,6 +15,7 @@
 //! | `crash` | kill -9 of everything, under load |
 //! | `chaos` | three replicas, and a schedule of everything at once |
 //! | `pages` | what the documentation says of the tests |
+//! | `page` | the web page, in a real browser |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
@@ -31,6 +32,7 @@ mod fidelity;
 mod loops;
 mod lua;
 mod network;
+mod page;
 mod pages;
 mod redis_faults;
 mod store_contract;
