@@ -217,7 +217,7 @@ async fn counts_and_backlog_are_those_of_the_store(stage: Stage) {
 }
 
 async fn what_happens_is_told_at_once_and_remembered(mut stage: Stage) {
-    let address = stage.sidecar.address();
+    let address = stage.sidecar.url();
     let events = std::thread::spawn(move || super::admin::safety::first_event(&address));
     // Events before somebody listens are not told: some go on until one is.
     let mut sent = 0;

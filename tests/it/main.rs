@@ -17,6 +17,7 @@
 //! | `chaos` | three replicas, and a schedule of everything at once |
 //! | `pages` | what documentation, alerts and dashboard say is so |
 //! | `admin` | what an operator sees and changes over HTTP |
+//! | `page` | the web page, in a real browser |
 //! | `operator` | the sub-commands that talk to a running xdelay |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
 
@@ -36,6 +37,7 @@ mod loops;
 mod lua;
 mod network;
 mod operator;
+mod page;
 mod pages;
 mod proxy;
 mod redis_faults;

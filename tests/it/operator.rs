@@ -31,7 +31,7 @@ impl Stage {
 
     /// What a command printed, and whether it succeeded.
     fn run(&self, arguments: &[&str]) -> (bool, String) {
-        let address = self.sidecar.address();
+        let address = self.sidecar.url();
         let output = self.sidecar.output_of(&[arguments, &["--admin", &address]].concat());
         let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
         said.push_str(&String::from_utf8_lossy(&output.stderr));
@@ -122,7 +122,7 @@ async fn scripts_get_json_and_people_get_tables() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_xdelay_that_is_not_there_is_said() {
     let sidecar = Sidecar::new(&["nothing"]);
-    let output = sidecar.output_of(&["stats", "--admin", &sidecar.address()]);
+    let output = sidecar.output_of(&["stats", "--admin", &sidecar.url()]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("no xdelay answers at"), "{said}");
     for (command, expected) in [(vec!["man"], ".TH"), (vec!["completions", "bash"], "_xdelay")] {

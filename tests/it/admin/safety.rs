@@ -70,7 +70,7 @@ async fn other_web_sites_are_kept_out() {
     assert_eq!(ask("GET", "/v1/stats", &[("host", "rebound.example")]), 403);
     assert_eq!(ask("GET", "/", &[("host", "rebound.example")]), 403);
     let pause = format!("/v1/destinations/{}/pause", stage.orders);
-    let ours = stage.sidecar.address();
+    let ours = stage.sidecar.url();
     let host = ours.trim_start_matches("http://").to_owned();
     for foreign in [
         vec![("host", "localhost"), ("origin", "http://evil.example")],

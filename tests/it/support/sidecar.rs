@@ -97,6 +97,16 @@ impl Sidecar {
         ours.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
+    /// Where its admin API listens.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The same as a URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
     /// `None` when nobody listens.
     pub fn get(&self, path: &str) -> Option<(u16, String)> {
         self.request("GET", path, &[("host", "localhost")], "")
@@ -121,11 +131,6 @@ impl Sidecar {
         stream.read_to_string(&mut answer).ok()?;
         let status = answer.split(' ').nth(1)?.parse().ok()?;
         Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
-    }
-
-    /// Where its admin API is.
-    pub fn address(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// Runs another sub-command to its end.
