@@ -8,10 +8,12 @@ use super::watch::Watched;
 use crate::admin;
 use crate::broker::Broker;
 use crate::broker::amqp::AmqpBroker;
+use crate::broker::kafka::KafkaBroker;
 use crate::clock::StoreClock;
 use crate::config::{self, Config};
 use crate::destinations::Destinations;
 use crate::health::{Health, START};
+use crate::message::BrokerKind;
 use crate::metrics::Metrics;
 use crate::release::{self, Limiter};
 use crate::store::Store;
@@ -21,63 +23,87 @@ use crate::store::redis::{RedisStore, Settings};
 /// Shared by everything that runs.
 #[derive(Clone)]
 pub struct Parts {
-    pub(super) broker: Arc<dyn Broker>,
+    pub(super) brokers: Vec<Arc<dyn Broker>>,
     pub(super) store: Arc<dyn Store>,
     pub(super) destinations: Arc<Destinations>,
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) releasing: Arc<release::Shared>,
+    /// What the release loops of each broker share, in the order of `brokers`.
+    pub(super) releasing: Vec<Arc<release::Shared>>,
 }
 
 impl Parts {
     /// Makes them all; nothing connects yet.
     ///
     /// # Errors
-    /// When the store cannot be used: its address makes no sense, or its file is not ours.
+    /// When the store cannot be used, its address makes no sense or its file is not ours, or when
+    /// librdkafka does not take its properties.
     pub fn new(config: &Config) -> anyhow::Result<Self> {
         let clock = Arc::new(StoreClock::new());
         let health = Arc::new(Health::default());
         health.expect(START);
         let metrics = Arc::new(Metrics::default());
         let store = store(config, &clock)?;
-        let broker: Arc<dyn Broker> =
-            Arc::new(AmqpBroker::new(config, Arc::clone(&clock), &health, &metrics));
-        let releasing = Arc::new(release::Shared {
-            broker: Arc::clone(&broker),
-            store: Arc::clone(&store),
-            settings: config.release.clone(),
-            claim_bytes: config.intake.memory / 4,
-            in_flight: Arc::new(Semaphore::new(config.release.max_in_flight)),
-            limiter: Limiter::new(config.release.rate_limit),
-            clock,
-            health: Arc::clone(&health),
+        let brokers = brokers(config, &store, &clock, &health, &metrics)?;
+        let in_flight = Arc::new(Semaphore::new(config.release.max_in_flight));
+        let limiter = Arc::new(Limiter::new(config.release.rate_limit));
+        let releasing = brokers.iter().map(|broker| {
+            Arc::new(release::Shared {
+                broker: Arc::clone(broker),
+                store: Arc::clone(&store),
+                settings: config.release.clone(),
+                claim_bytes: config.intake.memory / 4,
+                in_flight: Arc::clone(&in_flight),
+                limiter: Arc::clone(&limiter),
+                clock: Arc::clone(&clock),
+                health: Arc::clone(&health),
+            })
         });
         Ok(Self {
             destinations: Arc::new(Destinations::new(Arc::clone(&store))),
-            broker,
+            releasing: releasing.collect(),
+            brokers,
             store,
             health,
             metrics,
-            releasing,
         })
     }
 
-    /// Makes every destination known to the store, and binds its namespace to this broker.
+    /// Makes every destination known to the store.
+    ///
+    /// # Errors
+    /// That the store is away, or the namespace is laid out otherwise.
+    pub async fn open(&self) -> Result<(), String> {
+        let configured: Vec<_> =
+            self.brokers.iter().flat_map(|broker| broker.destinations()).collect();
+        self.destinations.open_all(&configured).await.map_err(|error| error.to_string())
+    }
+
+    /// Binds the store's namespace to these brokers.
     ///
     /// # Errors
     /// What is away, or that the namespace is another's.
-    pub async fn open(&self) -> Result<(), String> {
-        let configured = self.broker.destinations();
-        self.destinations.open_all(&configured).await.map_err(|error| error.to_string())?;
-        let broker = self.broker.identity().await.map_err(|why| format!("rabbitmq: {why}"))?;
-        let bound = self.store.bind(self.broker.kind(), &broker).await;
+    pub async fn bind_all(&self) -> Result<(), String> {
+        for broker in &self.brokers {
+            self.bind(&**broker).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn bind(&self, broker: &dyn Broker) -> Result<(), String> {
+        let name = match broker.kind() {
+            BrokerKind::Amqp => "rabbitmq",
+            BrokerKind::Kafka => "kafka",
+        };
+        let identity = broker.identity().await.map_err(|why| format!("{name}: {why}"))?;
+        let bound = self.store.bind(broker.kind(), &identity).await;
         bound.map_err(|error| error.to_string())
     }
 
-    /// For `xdelay check`: looks at store and broker.
+    /// For `xdelay check`: looks at store and brokers.
     pub fn watched(&self) -> Watched {
         Watched {
-            broker: Arc::clone(&self.broker),
+            brokers: self.brokers.clone(),
             store: Arc::clone(&self.store),
             health: Arc::clone(&self.health),
         }
@@ -92,6 +118,26 @@ impl Parts {
             token: config.admin.token.clone(),
         })
     }
+}
+
+/// Those that have something to capture.
+fn brokers(
+    config: &Config,
+    store: &Arc<dyn Store>,
+    clock: &Arc<StoreClock>,
+    health: &Arc<Health>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Vec<Arc<dyn Broker>>> {
+    let mut brokers: Vec<Arc<dyn Broker>> = Vec::new();
+    if !config.amqp.exchanges.is_empty() {
+        brokers.push(Arc::new(AmqpBroker::new(config, Arc::clone(clock), health, metrics)));
+    }
+    if config.kafka.topics.is_on() {
+        let (store, clock) = (Arc::clone(store), Arc::clone(clock));
+        let kafka = KafkaBroker::new(config, store, clock, health, metrics);
+        brokers.push(Arc::new(kafka.map_err(anyhow::Error::msg)?));
+    }
+    Ok(brokers)
 }
 
 fn store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<Arc<dyn Store>> {

@@ -14,6 +14,7 @@
 //! | `network` | bad weather between xdelay and its neighbours |
 //! | `crash` | kill -9 of everything, under load |
 //! | `chaos` | three replicas, and a schedule of everything at once |
+//! | `kafka` | records, marks, refusals and crashes on a real Kafka |
 //! | `pages` | what the documentation says of the tests |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
 
@@ -28,6 +29,7 @@ mod crash;
 mod embedded_faults;
 mod end_to_end;
 mod fidelity;
+mod kafka;
 mod loops;
 mod lua;
 mod network;
