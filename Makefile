@@ -5,8 +5,8 @@
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: ## show delayed messages arriving, from nothing (STORE=embedded: without Redis)
-	STORE=$(STORE) dev/demo
+demo: ## show delayed messages arriving (BROKER=kafka: on Kafka, STORE=embedded: without Redis)
+	BROKER=$(BROKER) STORE=$(STORE) dev/demo
 
 test: ## all tests, against Redis, RabbitMQ and Kafka started for them
 	dev/services up
