@@ -32,7 +32,7 @@ enum Command {
     },
     /// Look at configuration, connections, rights, topology and durability; fails when one is bad
     Check(Settings),
-    /// Print what must stand in RabbitMQ, for those who declare it themselves
+    /// Print what must stand in RabbitMQ or Kafka, for those who declare it themselves
     Topology {
         #[command(flatten)]
         settings: Settings,

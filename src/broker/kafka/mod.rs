@@ -35,6 +35,7 @@ use self::consumer::Consumer;
 use self::intake::KafkaIntake;
 use self::link::{Link, Standing};
 use self::release::Releaser;
+pub use self::topology::commands;
 use super::{Broker, Intake, NotReleased, Released};
 use crate::clock::{StoreClock, millis};
 use crate::config::{Config, From, Topics};

@@ -6,6 +6,8 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, Top
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
+use crate::config::{Config, Kafka, Topics};
+
 /// How long any single exchange with the cluster may take.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// What a capture topic's name begins with.
@@ -29,6 +31,41 @@ pub(super) fn command(brokers: &str, capture: &str, partitions: usize) -> String
         "kafka-topics.sh --bootstrap-server {brokers} --create --topic {capture} --partitions \
          {partitions} --config message.timestamp.type=LogAppendTime"
     )
+}
+
+/// What must stand in the cluster, as commands: topics and the rights of xdelay's user. Empty when
+/// Kafka is not served.
+pub fn commands(config: &Config) -> String {
+    let Kafka { brokers, topics, group, .. } = &config.kafka;
+    if !topics.is_on() {
+        return String::new();
+    }
+    let allow = |operations: &str, on: String| {
+        format!(
+            "kafka-acls.sh --bootstrap-server {brokers} --add --allow-principal 'User:xdelay' \
+             {operations} {on}\n"
+        )
+    };
+    let (read, write) =
+        ("--operation Read --operation Describe", "--operation Write --operation Describe");
+    let mut out = String::from(
+        "# Kafka: a capture topic has as many partitions as its destination; xdelay is its user here.\n",
+    );
+    match topics {
+        Topics::Named(names) => {
+            for name in names {
+                out += &format!("{}\n", command(brokers, &capture(name), 1));
+                out += &allow(read, format!("--topic {}", capture(name)));
+                out += &allow(write, format!("--topic {name}"));
+            }
+        }
+        Topics::All => {
+            out += &allow(read, format!("--topic {PREFIX} --resource-pattern-type prefixed"));
+            out += &allow(write, "--topic '*'".to_owned());
+        }
+    }
+    out += &allow("--operation Read", format!("--group {group}"));
+    out
 }
 
 /// Creates a capture topic. One that another replica has just created is as good.

@@ -216,3 +216,27 @@ async fn a_star_captures_what_is_created_later_too() {
     assert_eq!(text(&kafka.read(&later).next().await), "later");
     sidecar.ready().await;
 }
+
+/// Kafka's own console tools, which are Java.
+#[tokio::test]
+async fn javas_own_tools_write_and_read() {
+    let kafka = Kafka::shared();
+    let orders = kafka.destination(1).await;
+    let mut sidecar = Sidecar::for_kafka(&[&orders]);
+    sidecar.start().await;
+    let capture = format!("xdelay.{orders}");
+    let settings = ["--property", "parse.headers=true", "--property", "parse.key=true"];
+    let write = [&["--topic", &capture], &settings[..]].concat();
+    let lines = "x-delay:1000\tk1\tlate\nother:1\tk2\tat once\nx-delay:300\tk3\tsoon\n";
+    kafka.tool_given("ConsoleProducer", &write, lines).await;
+    let read = ["--topic", &orders, "--from-beginning", "--max-messages", "3", "--property"];
+    let read = [&read[..], &["print.headers=true", "--timeout-ms", "20000"]].concat();
+    let seen = kafka.tool_given("ConsoleConsumer", &read, "").await;
+    let lines: Vec<_> = seen.lines().filter(|line| line.contains("x-delayed-uid")).collect();
+    assert_eq!(lines.len(), 3, "{seen}");
+    for (line, value) in lines.iter().zip(["at once", "soon", "late"]) {
+        assert!(line.ends_with(value), "{seen}");
+    }
+    assert!(lines[0].starts_with("other:1,"), "{seen}");
+    assert!(lines[2].contains("x-delay:-1000"), "{seen}");
+}

@@ -157,3 +157,31 @@ async fn a_topic_created_anew_is_read_from_its_beginning() {
         assert_eq!(sidecar.metric("xdelay_recreated_total"), 1.0);
     }
 }
+
+/// What a full store refuses is not passed by what comes behind it.
+#[tokio::test]
+async fn a_batch_that_a_full_store_refused_is_not_skipped_by_a_later_one() {
+    let kafka = Kafka::shared();
+    let orders = kafka.destination(1).await;
+    let capture = format!("xdelay.{orders}");
+    let server = PrivateRedis::start(&[]);
+    let mut sidecar = Sidecar::for_kafka(&[&orders]);
+    sidecar.set("REDIS__URL", &server.url());
+    sidecar.start().await;
+    redis(&server.url(), &["CONFIG", "SET", "maxmemory", "1"]).await;
+    for n in 0..5 {
+        kafka.write_delayed(&capture, &n.to_string(), 10).await;
+    }
+    sidecar.unready_saying("nothing is parked").await;
+    for n in 5..10 {
+        kafka.write_delayed(&capture, &n.to_string(), 10).await;
+    }
+    let told = kafka.committed(sidecar.setting("KAFKA__GROUP"), &capture, 0).await;
+    assert_eq!(told, None, "nothing is parked, and so nothing is told");
+    redis(&server.url(), &["CONFIG", "SET", "maxmemory", "0"]).await;
+    let mut seen: Vec<_> = kafka.read(&orders).take(10).await.iter().map(text).collect();
+    seen.sort();
+    assert_eq!(seen, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+    eventually_is(10.0, || async { sidecar.metric("xdelay_captured_total") }).await;
+    sidecar.ready().await;
+}

@@ -113,3 +113,28 @@ async fn check_of_a_cluster_that_is_away_ends_in_time() {
         "{table}"
     );
 }
+
+#[tokio::test]
+async fn xdelay_stops_in_time_while_the_cluster_is_away() {
+    let mut sidecar = Sidecar::for_kafka(&["orders"]);
+    sidecar.set("KAFKA__BROKERS", "127.0.0.1:1");
+    sidecar.spawn();
+    sidecar.unready_saying("kafka").await;
+    assert!(sidecar.stop().await);
+}
+
+#[tokio::test]
+async fn topology_prints_topics_and_rights() {
+    let output = Sidecar::for_kafka(&["orders"]).output_of(&["topology"]);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success());
+    for line in [
+        "--create --topic xdelay.orders",
+        "--operation Read --operation Describe --topic xdelay.orders",
+        "--operation Write --operation Describe --topic orders",
+        "--operation Read --group",
+    ] {
+        assert!(printed.contains(line), "{line}\n{printed}");
+    }
+    assert!(!printed.contains("rabbitmq"), "{printed}");
+}

@@ -1,6 +1,7 @@
 //! Kafka for tests: a client of its own, with topics that nobody else uses, and brokers to kill.
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,13 +110,27 @@ impl Kafka {
 
     /// Runs one of Kafka's own commands against the shared broker.
     pub async fn tool(&self, class: &str, arguments: &[&str]) {
+        self.tool_given(class, arguments, "").await;
+    }
+
+    /// The same with something to read; answers what it printed.
+    pub async fn tool_given(&self, class: &str, arguments: &[&str], input: &str) -> String {
         let mut command = Command::new(format!("{}/kafka", setting("TEST_DEV")));
         command.args(["tool", &setting("TEST_KAFKA_NODE"), class]).args(arguments);
-        let run = tokio::task::spawn_blocking(move || command.output());
-        let output = run.await.expect("joined").expect("dev/kafka runs");
-        let said =
-            String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{class}: {said}");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let input = input.to_owned();
+        let run = move || {
+            let mut child = command.spawn().expect("dev/kafka runs");
+            let mut stdin = child.stdin.take().expect("piped");
+            stdin.write_all(input.as_bytes()).expect("read");
+            drop(stdin);
+            child.wait_with_output().expect("it ends")
+        };
+        let output = tokio::task::spawn_blocking(run).await.expect("joined");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{class}: {errors}{printed}");
+        printed
     }
 
     /// Deletes what lies before an offset, as retention does.
