@@ -34,7 +34,8 @@ class Reader(threading.Thread):
 
     def __init__(self):
         super().__init__(daemon=True)
-        settings = {"group.id": f"demo {demo.RUN}", "auto.offset.reset": "latest"}
+        # From the beginning: with "latest" what comes while that is looked up would be missed.
+        settings = {"group.id": f"demo {demo.RUN}", "auto.offset.reset": "earliest"}
         self.consumer = Consumer(BROKERS | settings)
         self.arrivals = queue.Queue()
         self.assigned = threading.Event()
