@@ -5,8 +5,8 @@
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: ## show delayed messages arriving, from nothing (STORE=embedded, PROXY=1)
-	STORE=$(STORE) PROXY=$(PROXY) dev/demo
+demo: ## show delayed messages arriving (BROKER=kafka, STORE=embedded, PROXY=1)
+	BROKER=$(BROKER) STORE=$(STORE) PROXY=$(PROXY) dev/demo
 
 test: ## all tests, against Redis, RabbitMQ and Kafka started for them
 	dev/services up

@@ -148,8 +148,8 @@ def collect(arrivals, expected):
             message.arrive(at, exchange, properties.headers)
 
 
-def show(rows):
-    head = ["message", "asked for", "arrived after", "late", "exchange the consumer saw"]
+def show(rows, where):
+    head = ["message", "asked for", "arrived after", "late", where]
     rows = [head, ["-" * len(cell) for cell in head], *rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     right = {2, 3}
@@ -174,7 +174,12 @@ def run():
             message.publish(channel)
     print(f"{len(published)} messages published to `{PUBLISH_TO}`; waiting for the last one")
     collect(consumer.arrivals, published)
-    show(message.row() for message in sorted(published, key=lambda m: (m.arrived or 1e12)))
+    return conclude(published, "exchange the consumer saw")
+
+
+def conclude(published, where):
+    """Prints the table; the exit code says whether all went as it should."""
+    show((message.row() for message in sorted(published, key=lambda m: (m.arrived or 1e12))), where)
 
     problems = [f"{message.text}: {why}" for message in published if (why := message.problem())]
     if problems:

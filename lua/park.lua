@@ -5,6 +5,8 @@
 -- ARGV  six for each entry: operation, uid, id, time, priority, envelope
 --         'in'     park it, due `time` ms from now; with 0 at once
 --         'at'     park it, due at `time`
+--         'since'  park it; `time` is when it says it was written and, after a blank, how many ms
+--                  after that it is due; what was written later than now counts as written now
 --         'bury'   keep it as dead; `time` is the reason
 --         'cancel' end the message of this id; the rest is empty
 --         'mark'   before all others: move the mark of the log `uid` to `time`, if it begins with
@@ -23,7 +25,7 @@ if wrong then return wrong end
 
 local due_key, lease_key, dead_key, msg_key, meta_key, ids_key, seq_key, mark_key =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local known_operations = { ['in'] = true, at = true, bury = true, cancel = true, mark = true }
+local known_operations = { ['in'] = true, at = true, since = true, bury = true, cancel = true, mark = true }
 -- What `unpack` can take, with room to spare.
 local CHUNK = 1000
 
@@ -32,6 +34,9 @@ for i = 1, #ARGV, 6 do
   local timed = ARGV[i] == 'in' or ARGV[i] == 'at'
   if not known_operations[ARGV[i]] or not ARGV[i + 5] then
     return redis.error_reply('ERR park: entry ' .. i .. ' has no operation of mine')
+  end
+  if ARGV[i] == 'since' and not (string.find(ARGV[i + 3], '^%d+ %d+$') and tonumber(ARGV[i + 4])) then
+    return redis.error_reply('ERR park: entry ' .. i .. ' has no two times or no priority')
   end
   if timed and not (tonumber(ARGV[i + 3]) and tonumber(ARGV[i + 4])) then
     return redis.error_reply('ERR park: entry ' .. i .. ' has no time or priority')
@@ -144,6 +149,10 @@ for i = 1 + 3 * #marks, #ARGV, 6 do
     letter = park(uid, id, due, tonumber(priority), envelope)
   elseif operation == 'at' then
     letter = park(uid, id, math.ceil(tonumber(time)), tonumber(priority), envelope)
+  elseif operation == 'since' then
+    local written, delay = string.match(time, '^(%d+) (%d+)$')
+    local due = math.min(tonumber(written), now) + tonumber(delay)
+    letter = park(uid, id, due, tonumber(priority), envelope)
   elseif operation == 'bury' then
     letter = bury(uid, time, envelope)
   else

@@ -1,6 +1,6 @@
 //! Puts the parts together; the order in which they start and stop.
 //!
-//! Start: admin API (so that `/ready` can say what is missing), proxy, store, broker, then recovering,
+//! Start: admin API (so that `/ready` can say what is missing), proxy, store, brokers, then recovering,
 //! releasing and taking in. Stop: the proxy; take no more in, finish and ack what is in hand; then claim no
 //! more, finish and settle what is in hand; then close. All of that within a deadline, and what
 //! is not done by then is safe all the same: unacked in the broker, or leased in the store.
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -24,13 +25,13 @@ use crate::health::START;
 use crate::intake::IntakeLoop;
 use crate::proxy::Proxy;
 use crate::recover::RecoverLoop;
-use crate::release::ReleaseLoop;
+use crate::release::{self, ReleaseLoop};
 use crate::retry::Backoff;
 use crate::shutdown::{self, Shutdown, Trigger};
 
 /// How long stopping may take: orchestrators kill after thirty seconds.
 const STOP_WITHIN: Duration = Duration::from_secs(25);
-/// How long saying goodbye to the broker may take after that.
+/// How long saying goodbye to the brokers may take after that.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// How much of that the intake may have.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
@@ -82,7 +83,8 @@ pub async fn run(config: Config, signal: impl Future<Output = ()>) -> anyhow::Re
             }
         }
     }
-    let _ = timeout(CLOSE_WITHIN, parts.broker.close()).await;
+    let closing = join_all(parts.brokers.iter().map(|broker| broker.close()));
+    let _ = timeout(CLOSE_WITHIN, closing).await;
     stop_all.stop();
     let all_served = async { while served.join_next().await.is_some() {} };
     let _ = timeout(Duration::from_secs(1), all_served).await;
@@ -92,13 +94,14 @@ pub async fn run(config: Config, signal: impl Future<Output = ()>) -> anyhow::Re
 
 /// The proxy with its port, where there is to be one.
 async fn proxy(parts: &Parts, config: &Config) -> anyhow::Result<Option<Proxy>> {
-    let Some(settings) = &config.proxy else { return Ok(None) };
-    let (clock, amqp) = (Arc::clone(&parts.clock), Arc::clone(&parts.amqp));
+    let (Some(settings), Some(amqp)) = (&config.proxy, &parts.amqp) else { return Ok(None) };
+    let (clock, amqp) = (Arc::clone(&parts.clock), Arc::clone(amqp));
     let (destinations, health) = (Arc::clone(&parts.destinations), Arc::clone(&parts.health));
     Proxy::bind(settings, config, clock, amqp, destinations, health).await.map(Some)
 }
 
-/// Opens the store and runs all loops until they are stopped.
+/// Opens the store and runs all loops until they are stopped. Each broker's begin when it is known
+/// that the store parks for it, whatever becomes of the others.
 async fn work(
     parts: &Parts,
     config: &Config,
@@ -106,11 +109,11 @@ async fn work(
     (stop_release, release): (Arc<Trigger>, Shutdown),
 ) {
     tokio::select! {
-        () = open(parts) => {}
+        () = until_done(parts, START, || parts.open()) => {}
         () = intake.requested() => return,
     }
-    if let Some(proxy) = &config.proxy {
-        Proxy::resume(proxy, &parts.amqp, &parts.destinations);
+    if let (Some(proxy), Some(amqp)) = (&config.proxy, &parts.amqp) {
+        Proxy::resume(proxy, amqp, &parts.destinations);
     }
     let mut loops = JoinSet::new();
     loops.spawn(watch::watch_health(parts.watched(), release.clone()));
@@ -121,19 +124,25 @@ async fn work(
         metrics: Arc::clone(&parts.metrics),
     };
     loops.spawn(recover.run(release.clone()));
-    loops.spawn(release_all(parts.clone(), release));
-    let taking_in = IntakeLoop {
-        broker: Arc::clone(&parts.broker),
-        store: Arc::clone(&parts.store) as _,
-        on_invalid: config.delay.on_invalid,
-        destinations: Arc::clone(&parts.destinations),
-        health: Arc::clone(&parts.health),
-        metrics: Arc::clone(&parts.metrics),
-    };
+    say_unserved(parts);
+    let mut taking_in = JoinSet::new();
+    for releasing in &parts.releasing {
+        let (parts, releasing) = (parts.clone(), Arc::clone(releasing));
+        let (intake, release) = (intake.clone(), release.clone());
+        taking_in.spawn(serve(parts, releasing, config.delay.on_invalid, intake, release));
+    }
     loops.spawn(async move {
-        taking_in.run(intake).await;
+        let mut releasing = JoinSet::new();
+        while let Some(served) = taking_in.join_next().await {
+            match served {
+                Ok(Some(loops)) => drop(releasing.spawn(loops)),
+                Ok(None) => {}
+                Err(error) => tracing::error!(%error, "a loop ended by itself"),
+            }
+        }
         // Nothing more comes in: what is in hand is finished, and then releasing ends too.
         stop_release.stop();
+        while releasing.join_next().await.is_some() {}
     });
     while let Some(ended) = loops.join_next().await {
         if let Err(error) = ended {
@@ -143,28 +152,74 @@ async fn work(
     }
 }
 
-/// Waits until the store knows every destination and agrees that this is the broker it parks for.
-async fn open(parts: &Parts) {
-    let mut backoff = Backoff::for_connections();
-    while let Err(why) = parts.open().await {
-        parts.health.report(Finding::bad(START, format!("waits: {why}")));
-        tokio::time::sleep(backoff.failed()).await;
+/// Waits for one broker, then runs its loops. Ends with its intake, and answers what releasing is
+/// still to be waited for.
+async fn serve(
+    parts: Parts,
+    releasing: Arc<release::Shared>,
+    on_invalid: config::OnInvalid,
+    mut intake: Shutdown,
+    release: Shutdown,
+) -> Option<impl Future<Output = ()> + Send + 'static> {
+    let broker = Arc::clone(&releasing.broker);
+    let subject = format!("{START} {}", broker.kind().as_str());
+    tokio::select! {
+        () = until_done(&parts, &subject, || parts.bind(&*broker)) => {}
+        () = intake.requested() => return None,
     }
-    parts.health.report(Finding::good(START, "open"));
+    let taking_in = IntakeLoop {
+        broker,
+        store: Arc::clone(&parts.store) as _,
+        on_invalid,
+        destinations: Arc::clone(&parts.destinations),
+        health: Arc::clone(&parts.health),
+        metrics: Arc::clone(&parts.metrics),
+    };
+    let released = tokio::spawn(release_all(parts, releasing, release));
+    taking_in.run(intake).await;
+    Some(async move { drop(released.await) })
 }
 
-/// Runs a release loop for every destination, those that turn up later included.
-async fn release_all(parts: Parts, shutdown: Shutdown) {
+/// Tries until it is done, and says under `subject` what is in the way.
+async fn until_done<F: Future<Output = Result<(), String>>>(
+    parts: &Parts,
+    subject: &str,
+    done: impl Fn() -> F,
+) {
+    parts.health.expect(subject);
+    let mut backoff = Backoff::for_connections();
+    while let Err(why) = done().await {
+        parts.health.report(Finding::bad(subject, format!("waits: {why}")));
+        tokio::time::sleep(backoff.failed()).await;
+    }
+    parts.health.report(Finding::good(subject, "open"));
+}
+
+/// What is parked for a broker that is no longer configured goes nowhere.
+fn say_unserved(parts: &Parts) {
+    let served = |kind| parts.brokers.iter().any(|broker| broker.kind() == kind);
+    for destination in parts.destinations.all() {
+        if !served(destination.broker) {
+            let why = "what is parked for it stays, since no broker of its kind is configured";
+            parts.health.report(Finding::warning(format!("release {destination}"), why));
+        }
+    }
+}
+
+/// Runs a release loop for every destination of one broker, those that turn up later included.
+async fn release_all(parts: Parts, releasing: Arc<release::Shared>, shutdown: Shutdown) {
+    let kind = releasing.broker.kind();
     let mut count = parts.destinations.watch();
     let mut started = std::collections::BTreeSet::new();
     let mut loops = JoinSet::new();
     while !shutdown.is_requested() {
         for destination in parts.destinations.all() {
-            if let Some(alarm) = parts.destinations.alarm(&destination)
+            if destination.broker == kind
+                && let Some(alarm) = parts.destinations.alarm(&destination)
                 && started.insert(destination.clone())
             {
                 let metrics = parts.metrics.of(&destination);
-                let releasing = Arc::clone(&parts.releasing);
+                let releasing = Arc::clone(&releasing);
                 let release = ReleaseLoop::new(releasing, destination, alarm, metrics);
                 loops.spawn(release.run(shutdown.clone()));
             }
@@ -189,6 +244,18 @@ fn say_hello(config: &Config) {
     if let Some(config::Proxy { listen, exchanges, .. }) = &config.proxy {
         let exchanges = exchanges.join(", ");
         tracing::info!("proxy on amqp://{listen}, delays what is published to {exchanges}");
+    }
+    match &config.kafka.topics {
+        config::Topics::Named(topics) => {
+            for topic in topics {
+                tracing::info!(
+                    "captures: write to `xdelay.{topic}` with `x-delay`, released to `{topic}`"
+                );
+            }
+        }
+        config::Topics::All => {
+            tracing::info!("captures: every topic `xdelay.<topic>`, released to `<topic>`");
+        }
     }
     match &config.store {
         config::Store::Redis(config::Redis { url, namespace, durability, .. }) => {

@@ -63,6 +63,14 @@ pub enum When {
     In(u64),
     /// At this instant.
     At(UnixMs),
+    /// So many milliseconds after the message says it was written, or after it is parked where that
+    /// lies ahead of the store's clock.
+    Since {
+        /// When it says it was written.
+        stamp: UnixMs,
+        /// How long after that.
+        ms: u64,
+    },
 }
 
 /// What a producer asked for.

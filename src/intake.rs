@@ -3,7 +3,8 @@
 //! One batch at a time for each destination, in the order of capture: a cancel never overtakes
 //! the park it follows, since the next batch waits until this one is safe. While the store is
 //! away a batch waits here and the broker keeps the rest: nothing is nacked, nothing is dropped,
-//! and what was not acked comes again after a crash.
+//! and what was not acked comes again after a crash. What was read from a log moves the log's mark
+//! with it; where the mark is elsewhere, its reader is told and reads from there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::message::{Destination, Message};
 use crate::metrics::Metrics;
 use crate::retry::Backoff;
 use crate::shutdown::Shutdown;
-use crate::store::{Entry, Error, Outcome, Parkings, Store};
+use crate::store::{Entry, Error, Origin, Outcome, Parkings, Stand, Store};
 
 /// The shortest time from one batch to the next. Every batch is synced to disk, so under load it
 /// pays to let a few messages gather; one that comes after a pause does not wait.
@@ -69,17 +70,16 @@ impl IntakeLoop {
 
     /// Makes one batch durable and acks it, destination by destination, side by side.
     pub async fn run_once(&self, batch: Vec<Delivery>, shutdown: &Shutdown) {
-        let mut by_destination: HashMap<Destination, (Vec<Entry>, Vec<Receipt>)> = HashMap::new();
+        let mut by_destination: HashMap<Destination, Batch> = HashMap::new();
         for delivery in batch {
             let destination = delivery.destination.clone();
+            let origin = delivery.origin;
             let (entry, receipt) = self.read(delivery);
-            let (entries, receipts) = by_destination.entry(destination).or_default();
-            entries.push(entry);
-            receipts.push(receipt);
+            by_destination.entry(destination).or_default().push(entry, receipt, origin);
         }
-        let secured = by_destination.into_iter().map(|(destination, (entries, receipts))| {
-            self.secure(destination, entries, receipts, shutdown.clone())
-        });
+        let secured = by_destination
+            .into_iter()
+            .map(|(destination, batch)| self.secure(destination, batch, shutdown.clone()));
         join_all(secured).await;
     }
 
@@ -101,39 +101,42 @@ impl IntakeLoop {
 
     /// Parks until it is done, or until shutdown while the store is away: then nothing is acked,
     /// and the broker delivers it again.
-    async fn secure(
-        &self,
-        destination: Destination,
-        mut entries: Vec<Entry>,
-        mut receipts: Vec<Receipt>,
-        mut shutdown: Shutdown,
-    ) {
+    async fn secure(&self, destination: Destination, mut batch: Batch, mut shutdown: Shutdown) {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
         let (alarm, parkings) = loop {
             let parked = async {
                 let alarm = self.destinations.open(&destination).await?;
-                Ok((alarm, self.store.park(&destination, &entries).await?))
+                Ok((
+                    alarm,
+                    self.store.park_read(&destination, &batch.entries, &batch.origins).await?,
+                ))
             };
             match parked.await {
                 Ok(parked) => break parked,
-                Err(error) => self.say_unparked(&destination, &error),
+                // Its reader goes back there; what was read of other logs is parked without it.
+                Err(Error::Moved(stands)) => batch.tell_moved(&stands),
+                Err(error) => {
+                    self.say_unparked(&destination, &error);
+                    tokio::select! {
+                        () = tokio::time::sleep(backoff.failed()) => {}
+                        () = shutdown.requested() => return,
+                    }
+                }
             }
-            tokio::select! {
-                () = tokio::time::sleep(backoff.failed()) => {}
-                () = shutdown.requested() => return,
-            }
-            (entries, receipts) = forget_void(entries, receipts);
-            if entries.is_empty() {
-                // Whoever has them now says how that goes; here nothing may come in for long.
-                self.say_well(&destination, "nothing waits: the broker took back what did");
+            batch = batch.without_void();
+            if batch.entries.is_empty() {
+                if backoff.failures() > 0 {
+                    // Whoever has them now says how that goes; here nothing may come in for long.
+                    self.say_well(&destination, "nothing waits: the broker took back what did");
+                }
                 return;
             }
         };
         if backoff.failures() > 0 {
             self.say_well(&destination, "parks again");
         }
-        self.account(&destination, &entries, &parkings);
-        for (receipt, parking) in receipts.into_iter().zip(parkings.entries) {
+        self.account(&destination, &batch.entries, &parkings);
+        for (receipt, parking) in batch.receipts.into_iter().zip(parkings.entries) {
             receipt.ack(parking.proof);
         }
         if let Some(due) = parkings.earliest_due {
@@ -175,9 +178,43 @@ impl IntakeLoop {
     }
 }
 
-/// Drops what the broker took back while the store was away.
-fn forget_void(entries: Vec<Entry>, receipts: Vec<Receipt>) -> (Vec<Entry>, Vec<Receipt>) {
-    entries.into_iter().zip(receipts).filter(|(_, receipt)| !receipt.is_void()).unzip()
+/// Captures for one destination, in order.
+#[derive(Default)]
+struct Batch {
+    entries: Vec<Entry>,
+    receipts: Vec<Receipt>,
+    /// Where each was read; empty when they come from no log.
+    origins: Vec<Origin>,
+}
+
+impl Batch {
+    fn push(&mut self, entry: Entry, receipt: Receipt, origin: Option<Origin>) {
+        self.entries.push(entry);
+        self.receipts.push(receipt);
+        self.origins.extend(origin);
+    }
+
+    /// Tells those that were read from these logs that the store stands elsewhere.
+    fn tell_moved(&self, stands: &[Stand]) {
+        for (receipt, origin) in self.receipts.iter().zip(&self.origins) {
+            if stands.iter().any(|stand| stand.log == origin.log) {
+                receipt.moved();
+            }
+        }
+    }
+
+    /// Drops what the broker took back or reads again.
+    fn without_void(self) -> Self {
+        let mut kept = Self::default();
+        let mut origins = self.origins.into_iter();
+        for (entry, receipt) in self.entries.into_iter().zip(self.receipts) {
+            let origin = origins.next();
+            if !receipt.is_void() {
+                kept.push(entry, receipt, origin);
+            }
+        }
+        kept
+    }
 }
 
 fn subject(destination: &Destination) -> String {

@@ -1,4 +1,4 @@
-//! xdelay holds messages back. It stands beside a RabbitMQ that is there already: a producer adds
+//! xdelay holds messages back. It stands beside a RabbitMQ or Kafka that is there already: a producer adds
 //! one header, `x-delay: 5000`, to a publish it makes anyway, and the consumers, who know nothing
 //! of it, get the message five seconds later.
 //!
@@ -48,7 +48,7 @@
 //! | [`intake`] | loop 1: delivery, park, ack |
 //! | [`release`] | loop 2, one for each destination: claim, publish, settle |
 //! | [`recover`] | loop 3: gives back what lost holders had leased |
-//! | [`broker`] | the seam to brokers, and RabbitMQ behind it |
+//! | [`broker`] | the seam to brokers, and RabbitMQ and Kafka behind it |
 //! | [`store`] | the seam to stores, and Redis behind it |
 //! | [`proxy`] | the port for producers that change nothing but the URL |
 //! | [`message`], [`delay`] | what is carried; what its producer asked for |

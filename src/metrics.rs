@@ -39,6 +39,8 @@ pub struct Metrics {
     recovered: Family<Labels, Counter>,
     rolled_back: Family<Labels, Counter>,
     late_settles: Family<Labels, Counter>,
+    missed: Family<Labels, Counter>,
+    recreated: Family<Labels, Counter>,
     lateness: Family<Labels, Histogram>,
     parked: Family<Labels, Gauge>,
     leased: Family<Labels, Gauge>,
@@ -76,6 +78,8 @@ impl Metrics {
             recovered: Family::default(),
             rolled_back: Family::default(),
             late_settles: Family::default(),
+            missed: Family::default(),
+            recreated: Family::default(),
             lateness,
             parked: Family::default(),
             leased: Family::default(),
@@ -113,6 +117,10 @@ impl Metrics {
         to.register("store_rolled_back", help, self.rolled_back.clone());
         let help = "Releases whose lease had gone to another";
         to.register("late_settles", help, self.late_settles.clone());
+        let help = "Records that retention removed before they were read";
+        to.register("missed", help, self.missed.clone());
+        let help = "Times a capture topic turned out to be another one under its name";
+        to.register("recreated", help, self.recreated.clone());
         to.register("lateness_seconds", "Time of release minus due", self.lateness.clone());
         to.register("parked", "Messages waiting for their due", self.parked.clone());
         to.register("leased", "Messages being released", self.leased.clone());
@@ -141,6 +149,8 @@ impl Metrics {
                 recovered: self.recovered.get_or_create(&labels).clone(),
                 rolled_back: self.rolled_back.get_or_create(&labels).clone(),
                 late_settles: self.late_settles.get_or_create(&labels).clone(),
+                missed: self.missed.clone(),
+                recreated: self.recreated.clone(),
                 lateness: self.lateness.get_or_create(&labels).clone(),
                 postponed: self.postponed.clone(),
                 buried: self.buried.clone(),
@@ -217,6 +227,8 @@ pub struct DestinationMetrics {
     recovered: Counter,
     rolled_back: Counter,
     late_settles: Counter,
+    missed: Family<Labels, Counter>,
+    recreated: Family<Labels, Counter>,
     lateness: Histogram,
     postponed: Family<Labels, Counter>,
     buried: Family<Labels, Counter>,
@@ -318,6 +330,16 @@ impl DestinationMetrics {
     /// Releases whose lease had gone to another.
     pub fn late_settles(&self, count: usize) {
         self.late_settles.inc_by(count as u64);
+    }
+
+    /// Retention removed so many records before they were read.
+    pub fn missed(&self, count: u64) {
+        self.missed.get_or_create(&self.labels).inc_by(count);
+    }
+
+    /// A capture topic is another one under the same name.
+    pub fn recreated(&self) {
+        self.recreated.get_or_create(&self.labels).inc();
     }
 
     fn note(&self, uid: Option<Uid>, id: Option<ProducerId>, what: What) {

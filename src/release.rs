@@ -54,7 +54,7 @@ pub struct Shared {
     /// `release.max_in_flight` of this replica.
     pub in_flight: Arc<Semaphore>,
     /// `release.rate_limit` of this replica.
-    pub limiter: Limiter,
+    pub limiter: Arc<Limiter>,
     /// The store's clock, for lateness.
     pub clock: Arc<StoreClock>,
     /// Told when a destination waits.

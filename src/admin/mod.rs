@@ -73,8 +73,8 @@ pub struct State {
     pub store: Arc<dyn Steer>,
     /// All there are.
     pub destinations: Arc<Destinations>,
-    /// Knows those that messages may be parked for.
-    pub broker: Arc<dyn Broker>,
+    /// Know those that messages may be parked for.
+    pub brokers: Vec<Arc<dyn Broker>>,
     /// The store's.
     pub clock: Arc<StoreClock>,
     /// `delay.max`
@@ -102,7 +102,7 @@ impl State {
 
     /// Whether messages may be parked for it: it is configured, or the proxy has met it.
     fn is_served(&self, destination: &Destination) -> bool {
-        self.broker.destinations().contains(destination)
+        self.brokers.iter().any(|broker| broker.destinations().contains(destination))
     }
 }
 

@@ -100,7 +100,7 @@ pub(super) async fn park(
     let content = compose(destination.broker, portrait).map_err(Problem::invalid)?;
     let delay_ms = match when {
         When::AtOnce => None,
-        When::In(ms) => Some(ms),
+        When::In(ms) | When::Since { ms, .. } => Some(ms),
         When::At(due) => Some(due.saturating_sub(state.clock.now()).max(1)),
     };
     let uid = Uid::fresh();

@@ -78,5 +78,6 @@ pub(super) fn instant(when: When, now: UnixMs) -> UnixMs {
         When::AtOnce => now.saturating_sub(1),
         When::In(ms) => now.saturating_add(ms),
         When::At(due) => due,
+        When::Since { stamp, ms } => stamp.saturating_add(ms),
     }
 }

@@ -8,10 +8,12 @@ use super::watch::Watched;
 use crate::admin;
 use crate::broker::Broker;
 use crate::broker::amqp::AmqpBroker;
+use crate::broker::kafka::KafkaBroker;
 use crate::clock::{StoreClock, millis};
 use crate::config::{self, Config};
 use crate::destinations::Destinations;
 use crate::health::{Health, START};
+use crate::message::BrokerKind;
 use crate::metrics::Metrics;
 use crate::release::{self, Limiter};
 use crate::shutdown::Shutdown;
@@ -22,67 +24,95 @@ use crate::store::redis::{RedisStore, Settings};
 /// Shared by everything that runs.
 #[derive(Clone)]
 pub struct Parts {
-    pub(super) broker: Arc<dyn Broker>,
-    pub(super) amqp: Arc<AmqpBroker>,
+    pub(super) brokers: Vec<Arc<dyn Broker>>,
+    /// The one that the proxy stands before.
+    pub(super) amqp: Option<Arc<AmqpBroker>>,
     pub(super) clock: Arc<StoreClock>,
     pub(super) store: Arc<dyn Steer>,
     pub(super) destinations: Arc<Destinations>,
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) releasing: Arc<release::Shared>,
+    /// What the release loops of each broker share, in the order of `brokers`.
+    pub(super) releasing: Vec<Arc<release::Shared>>,
 }
 
 impl Parts {
     /// Makes them all; nothing connects yet.
     ///
     /// # Errors
-    /// When the store cannot be used: its address makes no sense, or its file is not ours.
+    /// When the store cannot be used, its address makes no sense or its file is not ours, or when
+    /// librdkafka does not take its properties.
     pub fn new(config: &Config) -> anyhow::Result<Self> {
         let clock = Arc::new(StoreClock::new());
         let health = Arc::new(Health::default());
         health.expect(START);
         let metrics = Arc::new(Metrics::new(Arc::clone(&clock)));
         let store = store(config, &clock)?;
-        let amqp = Arc::new(AmqpBroker::new(config, Arc::clone(&clock), &health, &metrics));
-        let broker: Arc<dyn Broker> = Arc::<AmqpBroker>::clone(&amqp);
-        let releasing = Arc::new(release::Shared {
-            broker: Arc::clone(&broker),
-            store: Arc::clone(&store) as _,
-            settings: config.release.clone(),
-            claim_bytes: config.intake.memory / 4,
-            in_flight: Arc::new(Semaphore::new(config.release.max_in_flight)),
-            limiter: Limiter::new(config.release.rate_limit),
-            clock: Arc::clone(&clock),
-            health: Arc::clone(&health),
+        let amqp = amqp(config, &clock, &health, &metrics);
+        let kafka = kafka(config, &store, &clock, &health, &metrics)?;
+        let all = amqp.clone().map(|it| it as Arc<dyn Broker>).into_iter();
+        let brokers: Vec<_> = all.chain(kafka).collect();
+        let in_flight = Arc::new(Semaphore::new(config.release.max_in_flight));
+        let limiter = Arc::new(Limiter::new(config.release.rate_limit));
+        let releasing = brokers.iter().map(|broker| {
+            Arc::new(release::Shared {
+                broker: Arc::clone(broker),
+                store: Arc::clone(&store) as _,
+                settings: config.release.clone(),
+                claim_bytes: config.intake.memory / 4,
+                in_flight: Arc::clone(&in_flight),
+                limiter: Arc::clone(&limiter),
+                clock: Arc::clone(&clock),
+                health: Arc::clone(&health),
+            })
         });
         Ok(Self {
             destinations: Arc::new(Destinations::new(Arc::clone(&store) as _)),
-            broker,
+            releasing: releasing.collect(),
+            brokers,
             amqp,
-            clock,
+            clock: Arc::clone(&clock),
             store,
             health,
             metrics,
-            releasing,
         })
     }
 
-    /// Makes every destination known to the store, and binds its namespace to this broker.
+    /// Makes every destination known to the store.
+    ///
+    /// # Errors
+    /// That the store is away, or the namespace is laid out otherwise.
+    pub async fn open(&self) -> Result<(), String> {
+        let configured: Vec<_> =
+            self.brokers.iter().flat_map(|broker| broker.destinations()).collect();
+        self.destinations.open_all(&configured).await.map_err(|error| error.to_string())
+    }
+
+    /// Binds the store's namespace to these brokers.
     ///
     /// # Errors
     /// What is away, or that the namespace is another's.
-    pub async fn open(&self) -> Result<(), String> {
-        let configured = self.broker.destinations();
-        self.destinations.open_all(&configured).await.map_err(|error| error.to_string())?;
-        let broker = self.broker.identity().await.map_err(|why| format!("rabbitmq: {why}"))?;
-        let bound = self.store.bind(self.broker.kind(), &broker).await;
+    pub async fn bind_all(&self) -> Result<(), String> {
+        for broker in &self.brokers {
+            self.bind(&**broker).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn bind(&self, broker: &dyn Broker) -> Result<(), String> {
+        let name = match broker.kind() {
+            BrokerKind::Amqp => "rabbitmq",
+            BrokerKind::Kafka => "kafka",
+        };
+        let identity = broker.identity().await.map_err(|why| format!("{name}: {why}"))?;
+        let bound = self.store.bind(broker.kind(), &identity).await;
         bound.map_err(|error| error.to_string())
     }
 
-    /// For `xdelay check`: looks at store and broker.
+    /// For `xdelay check`: looks at store and brokers.
     pub fn watched(&self) -> Watched {
         Watched {
-            broker: Arc::clone(&self.broker),
+            brokers: self.brokers.clone(),
             store: Arc::clone(&self.store) as _,
             health: Arc::clone(&self.health),
         }
@@ -94,7 +124,7 @@ impl Parts {
             metrics: Arc::clone(&self.metrics),
             store: Arc::clone(&self.store),
             destinations: Arc::clone(&self.destinations),
-            broker: Arc::clone(&self.broker),
+            brokers: self.brokers.clone(),
             clock: Arc::clone(&self.clock),
             max_delay_ms: millis(config.delay.max),
             token: config.admin.token.clone(),
@@ -106,6 +136,33 @@ impl Parts {
             watchers: Arc::new(Semaphore::new(admin::WATCHERS)),
         })
     }
+}
+
+/// RabbitMQ, where it has something to capture.
+fn amqp(
+    config: &Config,
+    clock: &Arc<StoreClock>,
+    health: &Arc<Health>,
+    metrics: &Arc<Metrics>,
+) -> Option<Arc<AmqpBroker>> {
+    let served = !config.amqp.exchanges.is_empty() || config.proxy.is_some();
+    served.then(|| Arc::new(AmqpBroker::new(config, Arc::clone(clock), health, metrics)))
+}
+
+/// Kafka, where it has something to capture.
+fn kafka(
+    config: &Config,
+    store: &Arc<dyn Steer>,
+    clock: &Arc<StoreClock>,
+    health: &Arc<Health>,
+    metrics: &Arc<Metrics>,
+) -> anyhow::Result<Option<Arc<dyn Broker>>> {
+    if !config.kafka.topics.is_on() {
+        return Ok(None);
+    }
+    let (store, clock) = (Arc::clone(store) as _, Arc::clone(clock));
+    let kafka = KafkaBroker::new(config, store, clock, health, metrics);
+    Ok(Some(Arc::new(kafka.map_err(anyhow::Error::msg)?)))
 }
 
 /// The store that the configuration names; nothing connects yet.

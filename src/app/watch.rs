@@ -1,9 +1,11 @@
-//! Looks at the store and the broker from time to time, so that `/ready` also knows of what no
+//! Looks at the store and the brokers from time to time, so that `/ready` also knows of what no
 //! message has run into yet.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::future::join_all;
 
 use crate::broker::Broker;
 use crate::finding::{Finding, Grade};
@@ -17,7 +19,7 @@ const LOOK_WHEN_GOOD: Duration = Duration::from_secs(15);
 
 /// What is looked at.
 pub struct Watched {
-    pub(super) broker: Arc<dyn Broker>,
+    pub(super) brokers: Vec<Arc<dyn Broker>>,
     pub(super) store: Arc<dyn Store>,
     pub(super) health: Arc<Health>,
 }
@@ -25,8 +27,9 @@ pub struct Watched {
 impl Watched {
     /// Looks once.
     pub async fn look(&self) -> Vec<Finding> {
-        let (mut findings, broker) = tokio::join!(self.store.check(), self.broker.check());
-        findings.extend(broker);
+        let brokers = join_all(self.brokers.iter().map(|broker| broker.check()));
+        let (mut findings, brokers) = tokio::join!(self.store.check(), brokers);
+        findings.extend(brokers.into_iter().flatten());
         findings
     }
 }

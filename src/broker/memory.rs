@@ -261,6 +261,7 @@ impl MemoryIntake {
             priority: published.priority,
             wish: published.wish.clone(),
             delay_ms: None,
+            origin: None,
             receipt: Receipt::new(uid, Arc::new(ledger), number),
         }
     }

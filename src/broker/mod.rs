@@ -37,6 +37,7 @@
 //! ```
 
 pub mod amqp;
+pub mod kafka;
 #[cfg(any(test, feature = "test-support"))]
 pub mod memory;
 pub mod portrait;
@@ -49,7 +50,7 @@ use async_trait::async_trait;
 use crate::delay::Wish;
 use crate::finding::Finding;
 use crate::message::{BrokerKind, Content, Destination, Reason, Uid};
-use crate::store::{Lease, Secured};
+use crate::store::{Lease, Origin, Secured};
 
 /// A message broker that xdelay stands beside.
 #[async_trait]
@@ -115,6 +116,8 @@ pub struct Delivery {
     pub wish: Result<Wish, Reason>,
     /// The delay asked for, in milliseconds, for the header on release.
     pub delay_ms: Option<u64>,
+    /// Where it was read, if it was read from a log.
+    pub origin: Option<Origin>,
     /// To ack it by.
     pub receipt: Receipt,
 }
@@ -135,6 +138,10 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
 
     /// The broker can no longer be told: it delivers again whatever was not acked.
     fn is_void(&self) -> bool;
+
+    /// The store stands elsewhere in the log that the capture was read from: all that was handed
+    /// out of it is void, and reading begins anew where the store stands. Must not block.
+    fn moved(&self) {}
 }
 
 impl Receipt {
@@ -146,6 +153,11 @@ impl Receipt {
     /// should forget it. Parking it late would bring back what was cancelled meanwhile.
     pub fn is_void(&self) -> bool {
         self.ledger.is_void()
+    }
+
+    /// The store refused this capture, since it stands elsewhere in the log it was read from.
+    pub fn moved(&self) {
+        self.ledger.moved();
     }
 
     /// Tells the broker, soon and in order, that it may forget this message.

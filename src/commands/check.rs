@@ -13,7 +13,11 @@ pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
         let parts = Parts::new(&config)?;
         let mut findings = vec![Finding::good("configuration", "understood")];
         findings.extend(parts.watched().look().await);
-        findings.push(match parts.open().await {
+        let bound = match parts.open().await {
+            Ok(()) => parts.bind_all().await,
+            Err(why) => Err(why),
+        };
+        findings.push(match bound {
             Ok(()) => Finding::good("namespace", "is this broker's"),
             Err(why) => Finding::bad("namespace", why),
         });

@@ -11,11 +11,11 @@ mod transfer;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use xdelay::config::{self, Config, Sources};
 
-/// Delayed messages for the RabbitMQ you have: publish with the header x-delay, and xdelay holds
-/// the message back and releases it to its exchange when it is due.
+/// Delayed messages for the RabbitMQ or Kafka you have: publish with the header x-delay, and xdelay
+/// holds the message back and releases it to its exchange or topic when it is due.
 #[derive(Parser)]
 #[command(name = "xdelay", version, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -28,10 +28,17 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Run until SIGTERM or Ctrl-C, which stop it gracefully
-    Run(Settings),
+    Run {
+        #[command(flatten)]
+        settings: Settings,
+        /// Where to read Kafka on when the store has lost how far it was read: all that the topics
+        /// still have (may deliver twice), or where the group is (what was parked is lost)
+        #[arg(long, value_enum)]
+        from: Option<From>,
+    },
     /// Look at configuration, connections, rights, topology and durability; fails when one is bad
     Check(Settings),
-    /// Print what must stand in RabbitMQ, for those who declare it themselves
+    /// Print what must stand in RabbitMQ or Kafka, for those who declare it themselves
     Topology {
         #[command(flatten)]
         settings: Settings,
@@ -63,6 +70,24 @@ enum Command {
     },
 }
 
+/// `--from`
+#[derive(Clone, Copy, ValueEnum)]
+enum From {
+    /// All that the topics still have
+    Topic,
+    /// Where the group is
+    Group,
+}
+
+impl From {
+    fn meant(self) -> config::From {
+        match self {
+            Self::Topic => config::From::Topic,
+            Self::Group => config::From::Group,
+        }
+    }
+}
+
 /// Where the configuration comes from, besides the environment (XDELAY_<SECTION>__<KEY>).
 #[derive(Args)]
 struct Settings {
@@ -83,7 +108,11 @@ impl Settings {
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            Command::Run(settings) => run::run(settings.load()?),
+            Command::Run { settings, from } => {
+                let mut config = settings.load()?;
+                config.kafka.from = from.map(From::meant);
+                run::run(config)
+            }
             Command::Check(settings) => check::run(settings.load()?),
             Command::Order(order) => operator::run(self.connection, order),
             Command::Export(settings) => transfer::export(&settings.load()?),

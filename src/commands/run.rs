@@ -8,6 +8,7 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use xdelay::app;
+use xdelay::broker::kafka;
 use xdelay::config::Config;
 
 /// Stack of every thread, in bytes. lapin decodes nested header tables by recursion, and a header
@@ -52,6 +53,9 @@ fn begin_again_with_stack() -> std::io::Error {
 fn abort_on_panic() {
     let say = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        if kafka::panic_is_expected() {
+            return;
+        }
         tracing::error!(%panic, "a bug: xdelay ends itself");
         say(panic);
         std::process::abort();

@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use xdelay::broker::amqp::script;
+use xdelay::broker::kafka;
 use xdelay::config::Config;
 
 /// How the topology is printed.
@@ -15,9 +16,13 @@ pub(super) enum Format {
 }
 
 pub(super) fn run(config: &Config, format: Format) {
+    let kafka = kafka::commands(config);
     match format {
-        Format::Commands => print!("{}", script::commands(config)),
+        // A definitions file is RabbitMQ's alone.
+        _ if config.amqp.exchanges.is_empty() => print!("{kafka}"),
+        Format::Commands => print!("{}{kafka}", script::commands(config)),
         Format::Definitions => {
+            eprint!("{kafka}");
             println!("{}", script::definitions(config));
             let bindings = script::bindings(config);
             eprintln!("# A definitions file cannot hold these, run them as well:\n{bindings}");

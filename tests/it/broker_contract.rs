@@ -1,6 +1,7 @@
 //! The promises of `Broker`. Each is a function over a [`Fixture`] and runs on every broker there is.
 
 mod amqp;
+mod kafka;
 mod memory;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,10 @@ pub trait Fixture: Send + Sync {
     fn broker(&self) -> Arc<dyn Broker>;
     /// Where messages are bound for.
     fn destination(&self) -> Destination;
+    /// Where to park what it captures; a broker that reads logs asks it where it stands.
+    fn store(&self) -> Arc<dyn Store> {
+        store().0
+    }
     /// Publishes a message to be delayed by so many milliseconds.
     async fn publish(&self, body: &str, delay_ms: u64);
     /// All that its consumers got so far, in order.
@@ -42,8 +47,9 @@ async fn take(intake: &mut dyn Intake, count: usize) -> Vec<Delivery> {
 /// Makes a store's proofs for deliveries, and acks them.
 async fn park_and_ack(store: &dyn Store, deliveries: Vec<Delivery>) {
     let destination = deliveries[0].destination.clone();
-    let (mut entries, mut receipts) = (Vec::new(), Vec::new());
+    let (mut entries, mut receipts, mut origins) = (Vec::new(), Vec::new(), Vec::new());
     for delivery in deliveries {
+        origins.extend(delivery.origin);
         let Ok(Wish::Hold(..)) = delivery.wish else { panic!("{delivery:?}") };
         let message = xdelay::message::Message {
             uid: delivery.uid,
@@ -54,7 +60,8 @@ async fn park_and_ack(store: &dyn Store, deliveries: Vec<Delivery>) {
         entries.push(Entry::Park { message, when: When::AtOnce, priority: 0 });
         receipts.push(delivery.receipt);
     }
-    let parkings: Parkings = store.park(&destination, &entries).await.expect("parked");
+    let parked = store.park_read(&destination, &entries, &origins).await;
+    let parkings: Parkings = parked.expect("parked");
     for (receipt, parking) in receipts.into_iter().zip(parkings.entries) {
         receipt.ack(parking.proof);
     }
@@ -76,7 +83,10 @@ pub async fn captures_in_order(fixture: &dyn Fixture) {
     let taken = take(&mut *intake, 20).await;
     for (n, delivery) in (0_u64..).zip(&taken) {
         assert_eq!(body(&delivery.content), n.to_string());
-        assert_eq!(delivery.wish, Ok(Wish::Hold(When::In(5_000 + n), None)));
+        match &delivery.wish {
+            Ok(Wish::Hold(When::Since { ms, .. }, None)) => assert_eq!(*ms, 5_000 + n),
+            wish => assert_eq!(wish, &Ok(Wish::Hold(When::In(5_000 + n), None))),
+        }
         assert_eq!(delivery.destination, fixture.destination());
     }
     let uids: BTreeSet<_> = taken.iter().map(|delivery| delivery.uid.clone()).collect();
@@ -86,7 +96,7 @@ pub async fn captures_in_order(fixture: &dyn Fixture) {
 
 /// What is not acked comes again to the next process, in order; what is acked does not.
 pub async fn redelivers_what_is_not_acked(fixture: &dyn Fixture) {
-    let (store, _) = store();
+    let store = fixture.store();
     let first = fixture.broker();
     let mut intake = first.intake().await;
     for n in 0..10 {
@@ -109,7 +119,7 @@ pub async fn redelivers_what_is_not_acked(fixture: &dyn Fixture) {
 
 /// A proof means that it arrived: once, and in the order of the batch.
 pub async fn releases_in_order(fixture: &dyn Fixture) {
-    let (store, _) = store();
+    let store = fixture.store();
     let broker = fixture.broker();
     let mut intake = broker.intake().await;
     for n in 0..50 {
@@ -135,7 +145,7 @@ pub async fn releases_in_order(fixture: &dyn Fixture) {
 
 /// A stopped intake hands out what it has, then ends; its receipts can still be acked.
 pub async fn stops_in_order(fixture: &dyn Fixture) {
-    let (store, _) = store();
+    let store = fixture.store();
     let broker = fixture.broker();
     let mut intake = broker.intake().await;
     fixture.publish("a", 5_000).await;

@@ -70,7 +70,7 @@ impl Replica {
             broker: Arc::clone(&seam),
             store: Arc::clone(&store) as _,
             in_flight: Arc::new(Semaphore::new(release.max_in_flight)),
-            limiter: Limiter::new(release.rate_limit),
+            limiter: Arc::new(Limiter::new(release.rate_limit)),
             settings: release,
             claim_bytes: 1 << 20,
             clock: Arc::new(StoreClock::new()),

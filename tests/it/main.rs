@@ -15,6 +15,7 @@
 //! | `network` | bad weather between xdelay and its neighbours |
 //! | `crash` | kill -9 of everything, under load |
 //! | `chaos` | three replicas, and a schedule of everything at once |
+//! | `kafka` | records, marks, refusals and crashes on a real Kafka |
 //! | `pages` | what documentation, alerts and dashboard say is so |
 //! | `admin` | what an operator sees and changes over HTTP |
 //! | `page` | the web page, in a real browser |
@@ -33,6 +34,7 @@ mod crash;
 mod embedded_faults;
 mod end_to_end;
 mod fidelity;
+mod kafka;
 mod loops;
 mod lua;
 mod network;

@@ -96,6 +96,7 @@ impl Stage {
 }
 
 promises! {
+    a_delay_counts_from_when_it_was_written_but_from_no_later_than_now,
     what_is_parked_is_claimed_when_it_is_due_and_not_before,
     a_message_comes_back_as_it_went_in,
     order_is_by_due_then_priority_then_arrival,
@@ -395,4 +396,16 @@ async fn census_is_of_all_states_and_times_to_due(Stage { store, .. }: Stage) {
     let census = store.census(&orders()).await.expect("a census");
     assert_eq!((census.parked, census.overdue), (3, 1));
     assert_eq!(census.due_within[..4], [1, 2, 2, 3]);
+}
+
+/// What was written a while ago has waited for that long already; what lies ahead counts as now.
+async fn a_delay_counts_from_when_it_was_written_but_from_no_later_than_now(stage: Stage) {
+    let now = stage.store.census(&orders()).await.expect("a census").now;
+    let since = |stamp| park(message(None, "x"), When::Since { stamp, ms: 60_000 });
+    let batch = [since(now - 10_000), since(now + 999_000)];
+    let parkings = stage.store.park(&orders(), &batch).await.expect("parked");
+    assert!(parkings.now < now + 500_000, "this test is quick");
+    let expected = [now + 50_000, parkings.now + 60_000];
+    assert_eq!(outcomes(&parkings), expected.map(Outcome::Parked));
+    assert_eq!(parkings.earliest_due, Some(now + 50_000));
 }

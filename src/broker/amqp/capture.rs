@@ -105,7 +105,7 @@ fn restore(properties: BasicProperties, stamp: Option<&Stamp>) -> BasicPropertie
 /// The delay that a consumer is told, in milliseconds; at least one for what was due already.
 fn delay_of(wish: &Wish, now: UnixMs) -> Option<u64> {
     match wish {
-        Wish::Hold(When::In(ms), _) => Some(*ms),
+        Wish::Hold(When::In(ms) | When::Since { ms, .. }, _) => Some(*ms),
         Wish::Hold(When::At(due), _) => Some(due.saturating_sub(now).max(1)),
         Wish::Hold(When::AtOnce, _) | Wish::Cancel(_) => None,
     }

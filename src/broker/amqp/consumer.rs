@@ -317,6 +317,7 @@ impl QueueConsumer {
             priority: captured.priority,
             wish: if undestined { Err(undestined_reason()) } else { captured.wish },
             delay_ms: captured.delay_ms,
+            origin: None,
             receipt,
         };
         let sent = self.deliveries.send(delivery).await;

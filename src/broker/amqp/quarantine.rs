@@ -92,6 +92,7 @@ async fn hand_out(queue: &QueueConsumer, raw: RawDelivery, why: String, buried: 
         priority: 0,
         wish: Err(Reason::new("undecodable", why)),
         delay_ms: None,
+        origin: None,
         receipt,
     };
     // A closed channel means shutdown: then nothing is acked.

@@ -55,3 +55,15 @@ fn a_property_that_is_refused_does_not_show_its_value() {
     assert!(lines.iter().all(|line| !line.contains("s3cret")), "{lines:?}");
     assert!(lines.iter().any(|line| line.contains("must be text")), "{lines:?}");
 }
+
+#[test]
+fn the_file_that_is_shipped_for_kafka_is_understood() {
+    let shipped = include_str!("../../../config/kafka.toml");
+    let config = load(shipped, &[], &[]).unwrap();
+    assert!(config.kafka.topics.is_on() && config.kafka.create_topics);
+    let secured = shipped.split_once("# [kafka.properties]\n").unwrap().1.replace("# ", "");
+    let files = Files::new();
+    let secured = secured.replace("/run/secrets/kafka_password", &files.path("password", "s3cret"));
+    let secured = format!("{LEAST}[kafka.properties]\n{secured}");
+    assert_eq!(load(&secured, &[], &[]).unwrap().kafka.properties.len(), 5);
+}

@@ -61,6 +61,7 @@ pub(super) fn park(
                     When::AtOnce => now,
                     When::In(ms) => (now + 1).saturating_add(*ms),
                     When::At(due) => *due,
+                    When::Since { stamp, ms } => (*stamp).min(now + 1).saturating_add(*ms),
                 };
                 let mut ended = None;
                 if let Some(id) = &message.id {

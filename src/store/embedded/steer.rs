@@ -78,6 +78,7 @@ pub(super) fn steer(
         When::AtOnce => now,
         When::In(ms) => (now + 1).saturating_add(ms),
         When::At(due) => due,
+        When::Since { stamp, ms } => stamp.min(now + 1).saturating_add(ms),
     };
     match (step, record.state) {
         (Step::Cancel, state) => {

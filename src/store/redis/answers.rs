@@ -69,6 +69,9 @@ fn outcome(letter: u8, entry: &Entry, now: UnixMs) -> Result<Outcome, Error> {
     let due = match entry {
         Entry::Park { when: When::At(due), .. } => *due,
         Entry::Park { when: When::In(ms), .. } => now.saturating_add(*ms),
+        Entry::Park { when: When::Since { stamp, ms }, .. } => {
+            (*stamp).min(now).saturating_add(*ms)
+        }
         Entry::Park { when: When::AtOnce, .. } => now.saturating_sub(1),
         _ => now,
     };

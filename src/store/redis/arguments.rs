@@ -16,6 +16,7 @@ pub(super) fn push_move(call: &mut Cmd, step: &Move) {
 pub(super) fn push_entry(call: &mut Cmd, entry: &Entry) {
     call.arg(match entry {
         Entry::Park { when: When::At(_), .. } => "at",
+        Entry::Park { when: When::Since { .. }, .. } => "since",
         Entry::Park { .. } => "in",
         Entry::Bury { .. } => "bury",
         Entry::Cancel { .. } => "cancel",
@@ -23,12 +24,14 @@ pub(super) fn push_entry(call: &mut Cmd, entry: &Entry) {
     call.arg(entry.uid().as_bytes());
     match entry {
         Entry::Park { message, when, priority } => {
-            let time = match when {
-                When::AtOnce => 0,
-                When::In(ms) | When::At(ms) => *ms,
-            };
             let id = message.id.as_ref().map_or("", ProducerId::as_str);
-            call.arg(id).arg(time).arg(priority).arg(&envelope::pack(message)[..]);
+            call.arg(id);
+            match when {
+                When::AtOnce => call.arg(0),
+                When::In(ms) | When::At(ms) => call.arg(*ms),
+                When::Since { stamp, ms } => call.arg(format!("{stamp} {ms}")),
+            };
+            call.arg(priority).arg(&envelope::pack(message)[..]);
         }
         Entry::Bury { message, reason } => {
             call.arg("").arg(reason.as_str()).arg("").arg(&envelope::pack(message)[..]);

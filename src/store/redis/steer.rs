@@ -246,6 +246,8 @@ fn push_time(call: &mut Cmd, when: When) {
         When::At(due) => call.arg("at").arg(due),
         When::In(ms) => call.arg("in").arg(ms),
         When::AtOnce => call.arg("in").arg(0),
+        // An operator never asks for it.
+        When::Since { stamp, ms } => call.arg("at").arg(stamp.saturating_add(ms)),
     };
 }
 

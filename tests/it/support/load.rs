@@ -49,7 +49,17 @@ impl Account {
         sent.iter().filter(|id| !arrived.contains_key(*id)).count()
     }
 
-    fn note(&self, id: String, at: u64, due: u64) {
+    /// One is about to be published.
+    pub fn try_one(&self, id: &str, delay: u64) {
+        let mut tried = self.tried.lock().expect("not poisoned");
+        tried.insert(id.to_owned(), (now_ms(), delay));
+    }
+
+    pub fn confirm(&self, id: String) {
+        self.sent.lock().expect("not poisoned").insert(id);
+    }
+
+    pub fn note(&self, id: String, at: u64, due: u64) {
         let mut arrived = self.arrived.lock().expect("not poisoned");
         arrived.entry(id).or_default().push((at, due));
     }

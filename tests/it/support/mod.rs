@@ -1,6 +1,7 @@
 //! What tests share: services, names of their own, and waiting for a state.
 
 pub mod fault_proxy;
+pub mod kafka;
 pub mod load;
 pub mod rabbit;
 pub mod raw_publisher;

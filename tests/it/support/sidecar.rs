@@ -33,6 +33,26 @@ impl Sidecar {
         sidecar
     }
 
+    /// For these topics of the Kafka under test, in a group of its own.
+    pub fn for_kafka(topics: &[&str]) -> Self {
+        let mut sidecar = Self::new(&[]);
+        sidecar.settings.retain(|(name, _)| !name.starts_with("XDELAY_AMQP__"));
+        sidecar.set("KAFKA__BROKERS", &setting("TEST_KAFKA_BROKERS"));
+        sidecar.set("KAFKA__TOPICS", &topics.join(","));
+        sidecar.set("KAFKA__GROUP", &unique("xdelay"));
+        // A killed replica's partitions are not to be waited for long.
+        sidecar.set("KAFKA__PROPERTIES__SESSION__TIMEOUT__MS", "3000");
+        sidecar.set("KAFKA__PROPERTIES__HEARTBEAT__INTERVAL__MS", "500");
+        sidecar
+    }
+
+    /// What a setting is.
+    pub fn setting(&self, name: &str) -> &str {
+        let name = format!("XDELAY_{name}");
+        let found = self.settings.iter().find(|(known, _)| *known == name);
+        found.map_or("", |(_, value)| value)
+    }
+
     /// Sets `XDELAY_<name>`.
     pub fn set(&mut self, name: &str, value: &str) {
         let name = format!("XDELAY_{name}");
@@ -61,8 +81,14 @@ impl Sidecar {
     }
 
     pub fn spawn(&mut self) {
+        self.spawn_with(&[]);
+    }
+
+    /// With more arguments of `run`.
+    pub fn spawn_with(&mut self, arguments: &[&str]) {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log);
-        let child = self.command(&["run"]).stderr(log.expect("a log")).spawn();
+        let child =
+            self.command(&[&["run"], arguments].concat()).stderr(log.expect("a log")).spawn();
         self.child = Some(child.expect("xdelay starts"));
     }
 

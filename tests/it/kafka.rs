@@ -1,0 +1,8 @@
+//! Kafka: the binary, clients that are not ours, a real broker and a real Redis.
+
+mod crash;
+mod end_to_end;
+mod fidelity;
+mod marks;
+mod raw_header;
+mod refusal;
