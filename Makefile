@@ -22,6 +22,9 @@ chaos: ## three replicas through SECONDS of mishaps; SEED repeats a schedule
 	dev/services run main env CHAOS_SECONDS=$(SECONDS) $(if $(SEED),TEST_SEED=$(SEED)) \
 		cargo test --locked --test it -- --nocapture chaos::
 
+fuzz: ## feed the proxy's walk over frames with nonsense for SECONDS; needs nightly and cargo-fuzz
+	cargo +nightly fuzz run frames -- -max_total_time=$(SECONDS)
+
 # COMPAT=docker uses container images instead of a Debian sid root.
 COMPAT ?= sid
 compat_tests = cargo test --locked --test it -- end_to_end fidelity capture broker_contract proxy \
