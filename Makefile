@@ -1,6 +1,6 @@
 # Everything a developer runs, by name. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-controls chaos test-compat stop lint bench
+.PHONY: help demo test test-controls chaos fuzz test-compat stop lint bench
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
