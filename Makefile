@@ -1,6 +1,6 @@
 # Everything a developer runs, by name. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-controls chaos test-compat stop lint bench
+.PHONY: help demo test test-controls chaos fuzz test-compat stop lint bench
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -9,6 +9,7 @@ demo: ## show delayed messages arriving (BROKER=kafka, STORE=embedded, PROXY=1)
 	BROKER=$(BROKER) STORE=$(STORE) PROXY=$(PROXY) dev/demo
 
 test: ## all tests, against Redis, RabbitMQ and Kafka started for them
+	dev/install tests
 	dev/services up
 	dev/services run main cargo test --locked
 
@@ -22,12 +23,16 @@ chaos: ## three replicas through SECONDS of mishaps; SEED repeats a schedule
 	dev/services run main env CHAOS_SECONDS=$(SECONDS) $(if $(SEED),TEST_SEED=$(SEED)) \
 		cargo test --locked --test it -- --nocapture chaos::
 
+fuzz: ## feed the proxy's walk over frames with nonsense for SECONDS; needs nightly and cargo-fuzz
+	cargo +nightly fuzz run frames -- -max_total_time=$(SECONDS)
+
 # COMPAT=docker uses container images instead of a Debian sid root.
 COMPAT ?= sid
 compat_tests = cargo test --locked --test it -- end_to_end fidelity capture broker_contract proxy \
 	store_contract redis_faults lua command crash::a_crash_loop
 
 test-compat: ## the broker-facing tests, with newest RabbitMQ and Redis, then Valkey
+	dev/install tests
 	SERVICES=$(COMPAT) dev/services up compat 17380 17673
 	dev/services run compat $(compat_tests)
 	SERVICES=$(COMPAT) REDIS_FLAVOUR=valkey dev/services up valkey 17381 17674

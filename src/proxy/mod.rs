@@ -24,6 +24,8 @@ mod content;
 mod declares;
 mod destinations;
 mod frames;
+#[cfg(any(test, feature = "test-support"))]
+pub mod fuzz;
 mod methods;
 mod pattern;
 mod pipe;

@@ -543,4 +543,30 @@ proptest! {
         requests.open();
         let _ = requests.pass(&publish, &mut BytesMut::new());
     }
+
+    #[test]
+    fn nonsense_among_frames_is_the_same_wherever_it_is_cut(
+        pieces in proptest::collection::vec(nonsense(), 0..8),
+        cut in 1_usize..60,
+    ) {
+        crate::proxy::fuzz::walk(&pieces.concat(), cut);
+    }
+}
+
+/// Frames that make sense, and some that do not.
+fn nonsense() -> impl Strategy<Value = Vec<u8>> {
+    let sense = anything()
+        .prop_map(|(channel, delay, body)| publish(channel, "orders", delay, &body).concat());
+    let bytes = proptest::collection::vec(any::<u8>(), 0..30);
+    let framed = (1_u8..4, 0_u16..3, bytes.clone()).prop_map(|(kind, channel, bytes)| {
+        let mut out = BytesMut::new();
+        frames::write(&mut out, kind, channel, &[&bytes]);
+        out.to_vec()
+    });
+    let publishing = (0_u16..3, bytes).prop_map(|(channel, bytes)| {
+        let mut out = BytesMut::new();
+        frames::write(&mut out, METHOD, channel, &[&[0, 60, 0, 40], &bytes]);
+        out.to_vec()
+    });
+    prop_oneof![sense, framed, publishing]
 }

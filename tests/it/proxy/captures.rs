@@ -1,11 +1,22 @@
 //! Captures that come up while xdelay runs.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use lapin::options::BasicPublishOptions;
 use lapin::types::AMQPValue;
 
+use xdelay::broker::amqp::AmqpBroker;
+use xdelay::broker::{Broker, Intake};
+use xdelay::clock::StoreClock;
+use xdelay::config::{Config, Sources};
+use xdelay::health::Health;
+use xdelay::message::Uid;
+use xdelay::metrics::Metrics;
+
 use super::support::proxied;
 use crate::support::rabbit::{Rabbit, header, headers};
-use crate::support::{eventually_is, unique};
+use crate::support::{PATIENCE, eventually_is, setting, unique};
 
 fn delayed(ms: i32) -> lapin::BasicProperties {
     headers([("x-delay", AMQPValue::LongInt(ms))])
@@ -92,4 +103,57 @@ async fn what_is_excluded_or_captured_already_is_left_alone() {
     client.publish(&format!("xdelay.{orders}"), delayed(50), b"later").await;
     assert_eq!(inbox.next().await.data, b"later");
     eventually_is(1.0, || async { sidecar.metric("xdelay_released_total") }).await;
+}
+
+/// The intake of an adapter that captures for one exchange.
+async fn intake(exchange: &str) -> Box<dyn Intake> {
+    let set = [
+        ("XDELAY_REDIS__URL", setting("TEST_REDIS_URL")),
+        ("XDELAY_AMQP__URL", setting("TEST_AMQP_URL")),
+        ("XDELAY_AMQP__EXCHANGES", exchange.to_owned()),
+    ];
+    let env = set.map(|(name, value)| (name.to_owned(), value)).into();
+    let config = Config::load(Sources { file: None, env, overrides: Vec::new() }).expect("valid");
+    let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
+    AmqpBroker::new(&config, Arc::new(StoreClock::new()), &health, &metrics).intake().await
+}
+
+/// The uids of the next captures, none of them acked.
+async fn uids(intake: &mut dyn Intake, count: usize) -> Vec<Uid> {
+    let mut uids = Vec::new();
+    while uids.len() < count {
+        let next = tokio::time::timeout(PATIENCE, intake.next()).await;
+        let batch = next.expect("in time").expect("not stopped");
+        uids.extend(batch.into_iter().map(|delivery| delivery.uid));
+    }
+    uids
+}
+
+#[tokio::test]
+async fn a_capture_that_is_delivered_again_is_parked_once() {
+    let (mut sidecar, url) = proxied();
+    sidecar.start().await;
+    let client = Rabbit::connect_to(&url).await;
+    let orders = client.destination().await;
+    let mut inbox = client.consume(&orders).await;
+    client.publish(&orders, delayed(10), b"makes the capture").await;
+    inbox.next().await;
+    // From here on nobody takes anything in but us.
+    sidecar.kill();
+    let rabbit = Rabbit::connect().await;
+    let stamp = |n: u8| {
+        AMQPValue::LongString(format!("1 00000000000000{n:02x} 00000000000000{n:02x} - - -").into())
+    };
+    for (n, body) in [(1, b"one"), (1, b"two"), (2, b"one")] {
+        let delay = AMQPValue::LongInt(60_000);
+        let properties = headers([("x-delay", delay), ("x-delay-stamp", stamp(n))]);
+        rabbit.publish(&format!("xdelay.{orders}"), properties, body).await;
+    }
+    let mut first = intake(&orders).await;
+    let before = uids(&mut *first, 3).await;
+    drop(first);
+    let mut second = intake(&orders).await;
+    assert_eq!(uids(&mut *second, 3).await, before, "the same names when they come again");
+    let different: BTreeSet<_> = before.iter().map(ToString::to_string).collect();
+    assert_eq!(different.len(), 3, "and a copied stamp is another message's when the message is");
 }
