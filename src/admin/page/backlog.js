@@ -80,7 +80,8 @@ function paint(state) {
 function options(state) {
   return {
     padding: [26, 20, 0, 0],
-    cursor: { x: false, y: false, drag: { x: false, y: false }, points: { show: false } },
+    // A click is ours, however much the hand trembled.
+    cursor: { x: false, y: false, drag: { x: false, y: false, click: () => {} }, points: { show: false } },
     scales: {
       x: { time: true, range: () => state.range },
       y: { range: (_, least, most) => [0, Math.max(4, most * 1.05)] },

@@ -1,11 +1,11 @@
 // Questions that are asked before something is done.
 
-import { h, icon } from "./element.js";
+import { at, h, icon } from "./element.js";
 import { sentence } from "./words.js";
 
 /**
  * Opens a dialog with these parts and an empty foot, and gives it with `close`. Escape closes it,
- * and the focus goes back to where it was.
+ * and the focus goes back to where it was, or to the beginning of the view.
  */
 export function open(title, { parts = [], wide = false } = {}) {
   const name = `dialog-${Math.random().toString(36).slice(2)}`;
@@ -17,10 +17,13 @@ export function open(title, { parts = [], wide = false } = {}) {
   const dialog = h("dialog", { "aria-labelledby": name, class: wide ? "wide" : null }, form);
   const gone = new AbortController();
   const end = () => dialog.close();
+  const before = document.activeElement;
   close.addEventListener("click", end);
   dialog.addEventListener("close", () => {
     gone.abort();
     dialog.remove();
+    // What was pressed may be gone with what was done.
+    if (!before?.isConnected) at("main").focus({ preventScroll: true });
   });
   document.body.append(dialog);
   dialog.showModal();

@@ -130,6 +130,7 @@ impl Browser {
     /// What has the focus, in words.
     pub async fn focused(&self) -> String {
         const WHAT: &str = "const it = document.activeElement;
+            if (it.matches('body, main')) return it.tagName;
             return `${it.tagName} ${it.getAttribute('aria-label') ?? it.textContent}`.trim()";
         self.run(WHAT, vec![]).await.as_str().unwrap_or_default().to_owned()
     }
@@ -220,7 +221,7 @@ fn capabilities(screen: Screen, profile: &TempDir) -> serde_json::Map<String, Va
         "--disable-gpu",
         "--disable-dev-shm-usage",
         "--hide-scrollbars",
-        "--window-size=1440,900",
+        "--window-size=1440,1080",
         format!("--user-data-dir={}", profile.path().display()),
         format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 }),
     ]});
