@@ -14,6 +14,7 @@ use clap::Parser;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Whoever reads us may have had enough, as `head` does: then there is nothing to complain about.
+#[expect(clippy::disallowed_methods, reason = "nothing runs that could be stopped gracefully")]
 fn end_quietly_without_a_reader() {
     let say = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

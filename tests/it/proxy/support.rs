@@ -61,11 +61,11 @@ impl Tap {
         Self { port, heard, accepting }
     }
 
-    /// The connection that carried these bytes to the server.
-    pub fn that_sent(&self, what: &[u8]) -> Heard {
+    /// The connections that carried these bytes to the server.
+    pub fn those_that_sent(&self, what: &[u8]) -> Vec<Heard> {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = |heard: &&Heard| heard.sent.windows(what.len()).any(|bytes| bytes == what);
-        heard.iter().find(sent).expect("one that sent this").clone()
+        heard.iter().filter(sent).cloned().collect()
     }
 }
 
