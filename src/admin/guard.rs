@@ -50,7 +50,8 @@ pub(super) async fn keep_strangers_out(
 /// Why a request is refused.
 fn stranger(state: &State, request: &Request) -> Option<&'static str> {
     let host = host(request.headers(), request.uri());
-    if state.loopback && !host.is_some_and(is_loopback) {
+    // Every browser names one; who does not is no browser.
+    if state.loopback && host.is_some_and(|host| !is_loopback(host)) {
         return Some("here the Host is localhost or a loopback address");
     }
     if matches!(*request.method(), Method::GET | Method::HEAD) {

@@ -81,6 +81,7 @@ async fn other_web_sites_are_kept_out() {
     }
     assert_eq!(ask("POST", &pause, &[("host", &host), ("origin", &ours)]), 200);
     assert_eq!(ask("POST", &pause, &[("host", "localhost")]), 200, "no browser at all");
+    assert_eq!(ask("GET", "/ready", &[]), 200, "a script of two lines");
 }
 
 #[tokio::test]
