@@ -167,7 +167,8 @@ async fn a_blocked_broker_is_waited_for() {
     sidecar.start().await;
     let front = format!("xdelay.{orders}");
     for n in 0..20 {
-        let delay = headers([("x-delay", AMQPValue::LongInt(1_500))]);
+        // Long enough for all to be parked, and the broker blocked, before any is due.
+        let delay = headers([("x-delay", AMQPValue::LongInt(10_000))]);
         rabbit.publish(&front, delay, n.to_string().as_bytes()).await;
     }
     eventually_is(20.0, || async { sidecar.metric("xdelay_parked") }).await;
