@@ -8,6 +8,9 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
 /// An instant in Unix milliseconds.
 pub type UnixMs = u64;
 
@@ -98,6 +101,13 @@ impl Default for StoreClock {
     }
 }
 
+/// An instant as people write it, in UTC; beyond the year 9999 as the number it is.
+pub fn rfc3339(at: UnixMs) -> String {
+    let time = OffsetDateTime::from_unix_timestamp_nanos(i128::from(at) * 1_000_000);
+    let text = time.ok().and_then(|time| time.format(&Rfc3339).ok());
+    text.unwrap_or_else(|| at.to_string())
+}
+
 /// Whole milliseconds of a duration, saturating where a duration of 584 million years would not fit.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -117,6 +127,12 @@ mod tests {
         clock.observe(1_000, Instant::now());
         assert!((1_000..2_000).contains(&clock.now()));
         assert!((1_001..2_000).contains(&clock.latest()));
+    }
+
+    #[test]
+    fn instants_are_told_in_utc() {
+        assert_eq!(rfc3339(1_795_276_800_004), "2026-11-21T16:00:00.004Z");
+        assert_eq!(rfc3339(u64::MAX), u64::MAX.to_string());
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl History {
         Self { clock, kept: Mutex::default(), watched }
     }
 
-    /// Takes note of what happened just now.
+    /// Takes note of what happened to one message just now.
     pub fn note(
         &self,
         destination: &Destination,
@@ -141,28 +141,32 @@ impl History {
         id: Option<ProducerId>,
         what: What,
     ) {
-        let at = self.clock.now();
-        let event = Event { at, destination: destination.clone(), uid, id, what };
-        if self.watched.receiver_count() > 0 {
-            // Nobody to hear it is no error.
-            let _ = self.watched.send(event.clone());
-        }
-        let mut kept = self.kept();
-        kept.minute(at).count(&event.what);
-        let ring = match event.what {
-            What::Released { .. } => &mut kept.released,
-            _ => &mut kept.others,
-        };
-        if ring.len() == EVENTS_MAX {
-            ring.pop_front();
-        }
-        ring.push_back(event);
+        self.note_all(destination, [(uid, id, what)]);
     }
 
-    /// Counts a message that was taken in.
-    pub fn captured(&self) {
+    /// The same for a whole batch.
+    pub fn note_all(
+        &self,
+        destination: &Destination,
+        batch: impl IntoIterator<Item = (Option<Uid>, Option<ProducerId>, What)>,
+    ) {
         let at = self.clock.now();
-        self.kept().minute(at).captured += 1;
+        let is_watched = self.watched.receiver_count() > 0;
+        let mut kept = self.kept();
+        for (uid, id, what) in batch {
+            let event = Event { at, destination: destination.clone(), uid, id, what };
+            if is_watched {
+                // Nobody to hear it is no error.
+                let _ = self.watched.send(event.clone());
+            }
+            kept.keep(event);
+        }
+    }
+
+    /// Counts messages that were taken in.
+    pub fn captured(&self, count: u64) {
+        let at = self.clock.now();
+        self.kept().minute(at).captured += count;
     }
 
     /// The events that match, the last first.
@@ -198,6 +202,18 @@ impl History {
 }
 
 impl Kept {
+    fn keep(&mut self, event: Event) {
+        self.minute(event.at).count(&event.what);
+        let ring = match event.what {
+            What::Released { .. } => &mut self.released,
+            _ => &mut self.others,
+        };
+        if ring.len() == EVENTS_MAX {
+            ring.pop_front();
+        }
+        ring.push_back(event);
+    }
+
     /// The minute of this instant; a clock that steps back stays in the last one.
     fn minute(&mut self, at: UnixMs) -> &mut Minute {
         let start = at / MINUTE_MS * MINUTE_MS;
@@ -256,7 +272,7 @@ mod tests {
     #[test]
     fn minutes_count_and_know_their_lateness() {
         let (history, clock) = history_at(6_000_000);
-        history.captured();
+        history.captured(1);
         for lateness in 1..=100 {
             release(&history, lateness);
         }

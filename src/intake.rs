@@ -146,6 +146,7 @@ impl IntakeLoop {
 
     fn account(&self, destination: &Destination, entries: &[Entry], parkings: &Parkings) {
         let metrics = self.metrics.of(destination);
+        metrics.taken_in(entries.len());
         for (entry, parking) in entries.iter().zip(&parkings.entries) {
             metrics.captured(entry, parking.outcome);
             match (entry, parking.outcome) {

@@ -16,7 +16,7 @@ use prometheus_client::registry::Registry;
 use crate::clock::{StoreClock, UnixMs};
 use crate::finding::{Finding, Grade};
 use crate::history::{History, What};
-use crate::message::{Destination, Message, ProducerId, Reason, Uid};
+use crate::message::{Destination, ProducerId, Reason, Uid};
 use crate::store::{Census, DUE_IN_BOUNDS_MS, Entry, Outcome};
 
 type Labels = Vec<(&'static str, String)>;
@@ -260,10 +260,14 @@ impl DestinationMetrics {
         }
     }
 
-    /// A capture was made durable, with this outcome.
+    /// So many captures were made durable.
+    pub fn taken_in(&self, count: usize) {
+        self.captured.inc_by(count as u64);
+        self.history.captured(count as u64);
+    }
+
+    /// What became of one of them.
     pub fn captured(&self, entry: &Entry, outcome: Outcome) {
-        self.captured.inc();
-        self.history.captured();
         match outcome {
             Outcome::Replaced(_) | Outcome::ReplacedLeased(_) => drop(self.replaced.inc()),
             Outcome::Cancelled | Outcome::CancelledLeased => {
@@ -280,13 +284,15 @@ impl DestinationMetrics {
         self.note(uid, id, What::Cancelled { possibly_delivered });
     }
 
-    /// A message was released at this instant.
-    pub fn released(&self, message: &Message, due: UnixMs, now: UnixMs) {
-        self.released.inc();
-        let lateness_ms = now.saturating_sub(due);
-        self.lateness.observe(lateness_ms as f64 / 1_000.0);
-        let what = What::Released { due, lateness_ms };
-        self.note(Some(message.uid.clone()), message.id.clone(), what);
+    /// These were released at this instant: who they were, and when they were due.
+    pub fn released(&self, batch: Vec<(Uid, Option<ProducerId>, UnixMs)>, now: UnixMs) {
+        self.released.inc_by(batch.len() as u64);
+        let events = batch.into_iter().map(|(uid, id, due)| {
+            let lateness_ms = now.saturating_sub(due);
+            self.lateness.observe(lateness_ms as f64 / 1_000.0);
+            (Some(uid), id, What::Released { due, lateness_ms })
+        });
+        self.history.note_all(&self.destination, events);
     }
 
     /// An operator changed when a message is due.
@@ -357,7 +363,7 @@ impl DestinationMetrics {
 mod tests {
     use super::*;
     use crate::delay::When;
-    use crate::message::{AmqpContent, Content};
+    use crate::message::{AmqpContent, Content, Message};
 
     #[test]
     fn names_are_those_of_the_contract() {
@@ -370,9 +376,10 @@ mod tests {
             delay_ms: None,
             content: Content::Amqp(AmqpContent::default()),
         };
-        of.released(&message, 1_000, 1_004);
+        of.released(vec![(message.uid.clone(), None, 1_000)], 1_004);
         of.buried(&message.uid, None, &Reason::new("invalid", "x"));
         let entry = Entry::Park { message, when: When::AtOnce, priority: 0 };
+        of.taken_in(1);
         of.captured(&entry, Outcome::Replaced(1));
         of.postponed(&Reason::new("unroutable", "x"));
         metrics.show_census(&destination, &Census { parked: 3, ..Census::default() });

@@ -264,11 +264,13 @@ impl ReleaseLoop {
         self.conclusions.hold(permit);
         let now = self.shared.clock.now();
         let (mut held_up, mut unconfirmed, mut took_one) = (None, None, false);
+        let mut gone = Vec::with_capacity(outcomes.len());
         for (lease, outcome) in outcomes {
             match outcome {
                 Ok(released) => {
                     took_one = true;
-                    self.metrics.released(lease.message(), lease.due(), now);
+                    let message = lease.message();
+                    gone.push((message.uid.clone(), message.id.clone(), lease.due()));
                     self.conclusions.settle(lease.into_ticket(), released);
                 }
                 Err(NotReleased::Refused(reason)) => {
@@ -295,6 +297,9 @@ impl ReleaseLoop {
                     self.conclusions.put_off(lease.into_ticket(), wait, reason);
                 }
             }
+        }
+        if !gone.is_empty() {
+            self.metrics.released(gone, now);
         }
         match (held_up, unconfirmed) {
             (Some(reason), _) => self.begin_waiting(&reason),

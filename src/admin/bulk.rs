@@ -17,7 +17,7 @@ use super::extract::{Json, Path};
 use super::filter::{EXAMINED_MAX, Filter};
 use super::problem::{AnyProblem, Problem};
 use super::steer::{Why, take_note, uncertain, word};
-use super::time::{Due, DueOrOwn, instant};
+use super::time::{Due, instant};
 use crate::delay::When;
 use crate::message::Destination;
 use crate::store::{Seen, Step};
@@ -137,7 +137,7 @@ impl Bulk {
                 (Step::Reschedule(When::At(due)), Some(due))
             }
             "revive" => {
-                let due = DueOrOwn { delay_ms, deliver_at }.read(state)?;
+                let due = Due { delay_ms, deliver_at }.read_if_given(state)?;
                 let due = due.map(|when| instant(when, now));
                 (Step::Revive(due.map(When::At)), due)
             }

@@ -2,7 +2,7 @@
 
 use super::State;
 use super::problem::Problem;
-use super::view::rfc3339;
+use crate::clock::rfc3339;
 use crate::history::What;
 use crate::message::{BrokerKind, Destination, ProducerId, Uid};
 use crate::store::{Found, Name};

@@ -16,8 +16,8 @@ use super::extract::Json;
 use super::lookup;
 use super::problem::{AnyProblem, MessageProblem, Problem};
 use super::time::Due;
-use super::view::rfc3339;
 use crate::broker::portrait::{Portrait, compose};
+use crate::clock::rfc3339;
 use crate::delay::When;
 use crate::message::{Message, ProducerId, Uid};
 use crate::store::{Entry, Outcome};
@@ -114,7 +114,9 @@ pub(super) async fn park(
         Some(Outcome::ReplacedLeased(due)) => ("replaced_possibly_delivered", due),
         _ => return Err(Problem::conflict("gone", "the store did not take it; try again")),
     };
-    state.metrics.of(&destination).captured(&entry, outcome.unwrap_or(Outcome::Known));
+    let metrics = state.metrics.of(&destination);
+    metrics.taken_in(1);
+    metrics.captured(&entry, outcome.unwrap_or(Outcome::Known));
     Audit { caller: &caller, step: result }.message(&destination, &uid, id.as_ref());
     if let (Some(alarm), Some(due)) =
         (state.destinations.alarm(&destination), parkings.earliest_due)

@@ -12,7 +12,7 @@ use super::audit::{Audit, Caller};
 use super::extract::{Json, Path, Query};
 use super::messages::In;
 use super::problem::{AnyProblem, MessageProblem, Problem};
-use super::time::{Due, DueOrOwn};
+use super::time::Due;
 use crate::delay::When;
 use crate::history::What;
 use crate::message::{Destination, ProducerId, Reason, Uid};
@@ -98,16 +98,16 @@ pub(super) async fn reschedule(
 /// Park a dead message again, with all its attempts before it
 #[utoipa::path(post, path = "/v1/messages/{id}/revive", tag = "messages", params(In,
     ("id" = String, Path, description = "The uid, or with destination= the producer's id")),
-    request_body = Option<DueOrOwn>,
+    request_body = Option<Due>,
     responses((status = 200, body = Done), AnyProblem, MessageProblem))]
 pub(super) async fn revive(
     Extract(state): Extract<Arc<State>>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
     Query(at): Query<In>,
-    due: Option<Json<DueOrOwn>>,
+    due: Option<Json<Due>>,
 ) -> Result<axum::Json<Done>, Problem> {
-    let when = due.map(|Json(due)| due.read(&state)).transpose()?.flatten();
+    let when = due.map(|Json(due)| due.read_if_given(&state)).transpose()?.flatten();
     one(&state, &caller, id, &at, Step::Revive(when)).await
 }
 

@@ -21,19 +21,15 @@ pub(super) struct Due {
     pub deliver_at: Option<Json>,
 }
 
-/// A new due, or none: then it keeps its own.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schema(example = json!({"deliver_at": "2026-12-01T00:00:00Z"}))]
-pub(super) struct DueOrOwn {
-    /// In so many milliseconds; 0 is now.
-    pub delay_ms: Option<u64>,
-    /// At this instant: Unix milliseconds, or RFC 3339.
-    #[schema(value_type = Option<String>, example = "2026-12-01T00:00:00Z")]
-    pub deliver_at: Option<Json>,
-}
-
 impl Due {
+    /// The same where nothing may be said: then a message keeps its own.
+    pub(super) fn read_if_given(&self, state: &State) -> Result<Option<When>, Problem> {
+        if self.delay_ms.is_none() && self.deliver_at.is_none() {
+            return Ok(None);
+        }
+        self.read(state).map(Some)
+    }
+
     /// Reads it by the same rules as the headers of a captured message.
     pub(super) fn read(&self, state: &State) -> Result<When, Problem> {
         let now = state.clock.now();
@@ -58,17 +54,6 @@ impl Due {
             Ok(Wish::Cancel(_)) => Err(Problem::invalid("this is no cancel")),
             Err(reason) => Err(Problem::invalid(reason.to_string())),
         }
-    }
-}
-
-impl DueOrOwn {
-    /// `None` when it says nothing.
-    pub(super) fn read(self, state: &State) -> Result<Option<When>, Problem> {
-        let Self { delay_ms, deliver_at } = self;
-        if delay_ms.is_none() && deliver_at.is_none() {
-            return Ok(None);
-        }
-        Due { delay_ms, deliver_at }.read(state).map(Some)
     }
 }
 

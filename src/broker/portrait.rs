@@ -22,6 +22,16 @@ pub struct Portrait {
     pub body: Bytes,
 }
 
+/// Bytes that are no text, for people.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Text where it is text, else in hex.
+pub(in crate::broker) fn text_or_hex(bytes: &[u8]) -> Value {
+    std::str::from_utf8(bytes).map_or_else(|_| hex(bytes).into(), Value::from)
+}
+
 /// Describes a message. What cannot be told in words, such as bytes in a header, is told in hex.
 ///
 /// # Errors

@@ -83,6 +83,17 @@ impl Filter {
     }
 }
 
+/// When they are due from now on.
+#[derive(Args)]
+pub(super) struct NewDue {
+    /// From now, such as 90s or 2h
+    #[arg(long = "in", value_name = "DURATION", value_parser = steps::duration)]
+    after: Option<u64>,
+    /// At this instant: RFC 3339 or Unix milliseconds
+    #[arg(long, value_name = "INSTANT", conflicts_with = "after", value_parser = steps::instant)]
+    at: Option<u64>,
+}
+
 /// One message, or all that match.
 #[derive(Args)]
 pub(super) struct Whom {
@@ -125,25 +136,17 @@ pub(super) enum Order {
     Reschedule {
         #[command(flatten)]
         whom: Whom,
-        /// From now, such as 90s or 2h
-        #[arg(long = "in", value_name = "DURATION", value_parser = steps::duration)]
-        after: Option<u64>,
-        /// At this instant: RFC 3339 or Unix milliseconds
-        #[arg(long, value_name = "INSTANT", conflicts_with = "after", value_parser = steps::instant)]
-        at: Option<u64>,
+        #[command(flatten)]
+        due: NewDue,
     },
     /// Release parked messages now
     Release(Whom),
-    /// Park dead messages again, with all their attempts before them
+    /// Park dead messages again, with all their attempts before them; with no new due they keep theirs
     Revive {
         #[command(flatten)]
         whom: Whom,
-        /// From now, such as 90s or 2h; else they keep their due
-        #[arg(long = "in", value_name = "DURATION", value_parser = steps::duration)]
-        after: Option<u64>,
-        /// At this instant: RFC 3339 or Unix milliseconds
-        #[arg(long, value_name = "INSTANT", conflicts_with = "after", value_parser = steps::instant)]
-        at: Option<u64>,
+        #[command(flatten)]
+        due: NewDue,
     },
     /// Keep parked messages as dead
     Bury {

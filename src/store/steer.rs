@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::envelope::{Fault, Head};
 use super::{Error, Store};
+use crate::broker::portrait::hex;
 use crate::clock::UnixMs;
 use crate::delay::When;
 use crate::message::{Destination, Message, ProducerId, Reason, Uid};
@@ -112,7 +113,7 @@ pub struct Place(pub(super) Bytes);
 impl Place {
     /// As text without blanks, for a client to keep.
     pub fn to_text(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.0)
     }
 
     /// Reads [`to_text`](Self::to_text).

@@ -7,7 +7,7 @@ use lapin::types::{AMQPValue, FieldArray, FieldTable, ShortString};
 use serde_json::{Map, Number, Value, json};
 
 use super::properties;
-use crate::broker::portrait::Portrait;
+use crate::broker::portrait::{Portrait, text_or_hex};
 use crate::message::AmqpContent;
 
 /// Describes a message.
@@ -80,13 +80,6 @@ fn value(value: &AMQPValue) -> Value {
 
 fn json_of(number: Number) -> Value {
     Value::Number(number)
-}
-
-fn text_or_hex(bytes: &[u8]) -> Value {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => json!(text),
-        Err(_) => json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
-    }
 }
 
 /// Makes a message; without a delivery mode it is persistent, since it is meant to wait.

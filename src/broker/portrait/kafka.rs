@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::Portrait;
+use super::{Portrait, text_or_hex};
 use crate::message::{KafkaContent, RecordHeaders};
 
 /// Describes a record. A header that is repeated becomes a list, in order.
@@ -33,13 +33,6 @@ pub(super) fn portray(record: &KafkaContent) -> Portrait {
         properties,
         headers,
         body: record.value.clone().unwrap_or_default(),
-    }
-}
-
-fn text_or_hex(bytes: &[u8]) -> Value {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => json!(text),
-        Err(_) => json!(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
     }
 }
 

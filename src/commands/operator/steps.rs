@@ -6,13 +6,14 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use xdelay::clock::rfc3339;
 
 use super::api::{Api, escape, query};
-use super::{Of, Order, Whom};
+use super::{NewDue, Of, Order, Whom};
 
 /// The step's name in the API, with whom, and what it needs to know.
 pub(super) fn of(order: Order) -> anyhow::Result<(&'static str, Whom, Value)> {
-    let due = |after: Option<u64>, at: Option<u64>| match (after, at) {
+    let due = |due: NewDue| match (due.after, due.at) {
         (Some(ms), _) => json!({"delay_ms": ms}),
         (None, Some(ms)) => json!({"deliver_at": ms}),
         (None, None) => json!({}),
@@ -20,11 +21,11 @@ pub(super) fn of(order: Order) -> anyhow::Result<(&'static str, Whom, Value)> {
     Ok(match order {
         Order::Cancel(whom) => ("cancel", whom, json!({})),
         Order::Release(whom) => ("release", whom, json!({})),
-        Order::Reschedule { after: None, at: None, .. } => {
+        Order::Reschedule { due: NewDue { after: None, at: None }, .. } => {
             bail!("say when: --in 2h, or --at 2026-12-01T00:00:00Z");
         }
-        Order::Reschedule { whom, after, at } => ("reschedule", whom, due(after, at)),
-        Order::Revive { whom, after, at } => ("revive", whom, due(after, at)),
+        Order::Reschedule { whom, due: new } => ("reschedule", whom, due(new)),
+        Order::Revive { whom, due: new } => ("revive", whom, due(new)),
         Order::Bury { whom, reason } => {
             ("bury", whom, reason.map_or(json!({}), |reason| json!({"reason": reason})))
         }
@@ -64,7 +65,9 @@ pub(super) fn one(
         "rescheduled" if step == "release" => {
             "due now: it goes out as soon as its destination takes messages".to_owned()
         }
-        "rescheduled" => format!("due at {} now", at(&done["due"])),
+        "rescheduled" => {
+            format!("due at {} now", rfc3339(done["due"].as_u64().unwrap_or_default()))
+        }
         "revived" => "parked again".to_owned(),
         other => other.replace('_', " "),
     };
@@ -93,12 +96,6 @@ pub(super) fn stand(
         (false, _) => println!("{destination}: goes on"),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn at(ms: &Value) -> String {
-    let nanos = i128::from(ms.as_u64().unwrap_or_default()) * 1_000_000;
-    let time = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();
-    time.and_then(|time| time.format(&Rfc3339).ok()).unwrap_or_else(|| ms.to_string())
 }
 
 /// Reads `90s`, `2h`, `1d 6h` as milliseconds.

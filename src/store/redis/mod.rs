@@ -10,26 +10,26 @@ mod answers;
 mod arguments;
 mod keys;
 mod link;
+mod park;
 mod scripts;
 mod server;
 mod steer;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use redis::{Cmd, Pipeline, Value};
 
 use self::keys::{Bucket, Keys};
 use self::link::{Link, server_error, unavailable};
 use self::scripts::{Script, Scripts};
-use super::mark::Stretches;
 use super::{
     Census, Claim, DUE_IN_BOUNDS_MS, EXPIRIES_BEFORE_ALONE, Entry, Error, Limit, Mark, NotDone,
-    Origin, Parkings, Postponed, Recovery, Stand, Store, Ticket,
+    Origin, Parkings, Postponed, Recovery, Store, Ticket,
 };
 use crate::broker::Released;
 use crate::clock::{StoreClock, millis};
@@ -40,8 +40,6 @@ use crate::message::{BrokerKind, Destination, ProducerId, Reason};
 /// Most messages one script call may claim, conclude or recover: Lua cannot unpack many thousands,
 /// and a long script holds up everybody else.
 const CALL_MAX: usize = 500;
-/// How often a batch is parked anew because marks turn out to be further than its reader believed.
-const MOVES_MAX: usize = 4;
 /// How the keys are laid out, as the headers of the scripts in `lua/` say.
 const LAYOUT: &str = "1";
 
@@ -94,76 +92,6 @@ impl RedisStore {
 
     fn buckets(&self, destination: &Destination) -> Vec<(u32, Bucket)> {
         (0..self.keys.slices()).map(|slice| (slice, self.keys.bucket(destination, slice))).collect()
-    }
-
-    /// Parks the entries of one bucket and moves its marks; also says whether the bucket went back
-    /// in time. `Err` says where marks are, when they are elsewhere.
-    async fn park_slice(
-        &self,
-        bucket: &Bucket,
-        entries: &[&Entry],
-        stretches: &Stretches<'_>,
-    ) -> Result<Result<(answers::Parked, bool), Vec<Stand>>, Error> {
-        let mut call = self.scripts.park.call(&[
-            &bucket.due,
-            &bucket.lease,
-            &bucket.dead,
-            &bucket.msg,
-            &bucket.meta,
-            &bucket.ids,
-            &bucket.seq,
-            &bucket.mark,
-        ]);
-        for step in stretches.moves() {
-            arguments::push_move(&mut call, step);
-        }
-        for entry in entries {
-            arguments::push_entry(&mut call, entry);
-        }
-        let Settings { durability, min_replicas, .. } = self.settings;
-        let asked = Instant::now();
-        let answer =
-            self.scripts.park.run_durably(&self.parks, call, durability, min_replicas).await?;
-        let parked = match answers::parked(answer, entries)? {
-            Ok(parked) => parked,
-            Err(stands) => return Ok(Err(stands)),
-        };
-        self.clock.observe(parked.now, asked);
-        let before = parked.sequence - entries.len() as i64;
-        let rolled_back = self.went_back(bucket.seq.clone(), before, parked.sequence);
-        Ok(Ok((parked, rolled_back)))
-    }
-
-    /// Parks what of a batch belongs to one bucket. Marks that are further than the reader believed
-    /// say what is parked already; the rest is then parked from there.
-    async fn park_bucket(
-        &self,
-        bucket: Bucket,
-        batch: &[Entry],
-        of_bucket: &[usize],
-        origins: &[Origin],
-    ) -> Result<Slice, Error> {
-        let mut stretches = Stretches::of(origins);
-        for _ in 0..MOVES_MAX {
-            let (known, unknown): (Vec<usize>, Vec<usize>) =
-                of_bucket.iter().partition(|index| stretches.is_known(**index));
-            let entries: Vec<&Entry> = unknown.iter().map(|index| &batch[*index]).collect();
-            match self.park_slice(&bucket, &entries, &stretches).await? {
-                Ok((parked, rolled_back)) => {
-                    return Ok(Slice { known, unknown, parked, rolled_back });
-                }
-                Err(stands) => stretches.learn(&stands)?,
-            }
-        }
-        Err(Error::Unavailable("others move the marks of this batch".into()))
-    }
-
-    /// Takes note of a bucket's sequence. True when it was lower before this batch than it was
-    /// after an earlier one: then what came between is gone.
-    fn went_back(&self, bucket: String, before: i64, after: i64) -> bool {
-        let mut sequences = self.sequences.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = sequences.insert(bucket, after);
-        last.is_some_and(|last| before < last)
     }
 
     async fn claim_slice(&self, slice: u32, bucket: Bucket, limit: Limit) -> Result<Claim, Error> {
@@ -242,14 +170,6 @@ impl RedisStore {
     }
 }
 
-/// What one bucket did with its share of a batch.
-struct Slice {
-    known: Vec<usize>,
-    unknown: Vec<usize>,
-    parked: answers::Parked,
-    rolled_back: bool,
-}
-
 /// One of the scripts that end a lease: on which keys, and with what besides uid and token.
 struct Conclusion<'a, T> {
     script: &'a Script,
@@ -316,21 +236,7 @@ impl Store for RedisStore {
         batch: &[Entry],
         origins: &[Origin],
     ) -> Result<Parkings, Error> {
-        let mut of_buckets: Vec<Vec<usize>> = vec![Vec::new(); self.keys.slices() as usize];
-        for (place, entry) in batch.iter().enumerate() {
-            of_buckets[self.keys.slice_of(entry) as usize].push(place);
-        }
-        // Marks move in every bucket: one without entries has parked all there is for it.
-        let buckets = self.buckets(destination).into_iter().zip(&of_buckets);
-        let calls = buckets
-            .filter(|(_, of_bucket)| !of_bucket.is_empty() || !origins.is_empty())
-            .map(|((_, bucket), of_bucket)| self.park_bucket(bucket, batch, of_bucket, origins));
-        let mut merged = answers::Merged::new(batch.len());
-        for slice in try_join_all(calls).await? {
-            slice.known.into_iter().for_each(|place| merged.add_known(place));
-            merged.add(&slice.unknown, slice.parked, slice.rolled_back);
-        }
-        merged.finish(batch)
+        self.park_all(destination, batch, origins).await
     }
 
     async fn mark(&self, destination: &Destination, log: u32) -> Result<Option<Mark>, Error> {

@@ -1,7 +1,6 @@
 //! Everything is killed under load, and replicas come and go: nothing lost, nothing early.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::support::a_while;
 use crate::support::kafka::{Kafka, OwnBroker, consume, produce};
@@ -172,7 +171,7 @@ async fn a_replica_that_wakes_up_late_spoils_nothing() {
         a_while(500..1_000).await;
         first.signal(Signal::SIGSTOP);
         // Longer than its session and its lease.
-        tokio::time::sleep(Duration::from_secs(6)).await;
+        a_while(6_000..7_000).await;
         first.signal(Signal::SIGCONT);
     }
     producer.await.expect("produced");

@@ -286,6 +286,8 @@ pub fn produce(
         .expect("a producer");
     let (topic, account) = (topic.to_owned(), Arc::clone(account));
     tokio::spawn(async move {
+        let mut pace = tokio::time::interval(Duration::from_millis(20));
+        pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         for first in (0..count).step_by(GROUP) {
             let group = (first..count.min(first + GROUP)).map(|n| {
                 let (id, ms, key) = (n.to_string(), fastrand::u64(1..3_000), fastrand::u8(..));
@@ -300,7 +302,7 @@ pub fn produce(
                 }
             });
             futures_util::future::join_all(group).await;
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            pace.tick().await;
         }
     })
 }

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::rabbit::{headers, table};
-use super::{eventually, setting};
+use super::{a_while, eventually, setting};
 
 /// How long a single exchange may take before its connection is given up.
 const GIVE_UP: Duration = Duration::from_secs(5);
@@ -186,7 +186,7 @@ async fn connect(url: &str) -> Result<Connection, ()> {
     match timeout(GIVE_UP, connect).await {
         Ok(Ok(connection)) => Ok(connection),
         _ => {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            a_while(50..150).await;
             Err(())
         }
     }
