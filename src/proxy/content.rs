@@ -1,45 +1,18 @@
 //! Content headers: the properties of a message, found and changed in the bytes they travel in.
 
-use std::ops::Range;
-
-use super::table::{self, Malformed};
+use crate::broker::amqp::property_list::{Property, PropertyList};
 use crate::broker::amqp::stamp::{BCC, BCC_CARRIED, STAMP, Stamp, is_expiration};
+use crate::broker::amqp::table::{self, Malformed};
 use crate::clock::UnixMs;
 use crate::delay::{self, Value, When, Wish};
 
 /// Class, weight and body size, before the flags.
 const FIXED: usize = 12;
-/// Which properties there are: a bit each, from the highest on.
-const COUNT: usize = 14;
-const HEADERS: usize = 2;
-const PRIORITY: usize = 4;
-const EXPIRATION: usize = 7;
-
-/// How a property is written.
-#[derive(Clone, Copy)]
-enum Kind {
-    Short,
-    Table,
-    Octet,
-    Timestamp,
-}
-
-/// content-type, content-encoding, headers, delivery-mode, priority, correlation-id, reply-to,
-/// expiration, message-id, timestamp, type, user-id, app-id, cluster-id.
-const KINDS: [Kind; COUNT] = {
-    use Kind::{Octet, Short, Table, Timestamp};
-    [
-        Short, Short, Table, Octet, Octet, Short, Short, Short, Short, Timestamp, Short, Short,
-        Short, Short,
-    ]
-};
-
 /// The payload of a content header frame, its properties found.
 #[derive(Debug)]
 pub(super) struct Content<'a> {
     payload: &'a [u8],
-    flags: u16,
-    properties: [Option<Range<usize>>; COUNT],
+    properties: PropertyList<'a>,
 }
 
 impl<'a> Content<'a> {
@@ -50,31 +23,8 @@ impl<'a> Content<'a> {
 
     /// Finds the properties.
     pub(super) fn read(payload: &'a [u8]) -> Result<Self, Malformed> {
-        let flags = payload.get(FIXED..FIXED + 2).ok_or(Malformed)?;
-        let flags = u16::from_be_bytes([flags[0], flags[1]]);
-        let mut at = FIXED + 2;
-        let mut properties = [const { None }; COUNT];
-        for (place, property) in properties.iter_mut().enumerate() {
-            if flags & bit(place) == 0 {
-                continue;
-            }
-            let rest = payload.get(at..).ok_or(Malformed)?;
-            let length = match KINDS[place] {
-                Kind::Octet => 1,
-                Kind::Timestamp => 8,
-                Kind::Short => 1 + usize::from(*rest.first().ok_or(Malformed)?),
-                Kind::Table => {
-                    4 + u32::from_be_bytes(*rest.first_chunk().ok_or(Malformed)?) as usize
-                }
-            };
-            *property = Some(at..at + length);
-            at += length;
-        }
-        // The last two bits would say that more flags follow, which no broker knows.
-        if at != payload.len() || flags & 3 != 0 {
-            return Err(Malformed);
-        }
-        Ok(Self { payload, flags, properties })
+        let properties = PropertyList::read(payload.get(FIXED..).ok_or(Malformed)?)?;
+        Ok(Self { payload, properties })
     }
 
     /// Whether it is to be delayed: it cancels, or what it asks for is neither no delay nor past.
@@ -120,37 +70,25 @@ impl<'a> Content<'a> {
 
     /// The payload with `stamp` on it; what a capture queue would act upon has moved into the stamp.
     pub(super) fn stamped(&self, mut stamp: Stamp) -> Vec<u8> {
-        let mut flags = self.flags;
-        if let Some(property) = &self.properties[PRIORITY] {
-            stamp.priority = Some(self.payload[property.start]);
-            flags &= !bit(PRIORITY);
+        let mut moved = Vec::new();
+        if let Some(priority) = self.properties.get(Property::Priority) {
+            stamp.priority = Some(priority[0]);
+            moved.push(Property::Priority);
         }
-        if let Some(property) = &self.properties[EXPIRATION] {
-            let text = &self.payload[property.start + 1..property.end];
-            if is_expiration(text) {
-                stamp.expiration = Some(String::from_utf8_lossy(text).into_owned());
-                flags &= !bit(EXPIRATION);
-            }
+        if let Some(text) = self.properties.text(Property::Expiration)
+            && is_expiration(text)
+        {
+            stamp.expiration = Some(String::from_utf8_lossy(text).into_owned());
+            moved.push(Property::Expiration);
         }
         let mut out = Vec::with_capacity(self.payload.len() + 128);
         out.extend_from_slice(&self.payload[..FIXED]);
-        out.extend_from_slice(&flags.to_be_bytes());
-        for (place, property) in self.properties.iter().enumerate() {
-            match property {
-                Some(_) if place == HEADERS => self.push_headers(&mut out, &stamp),
-                Some(property) if flags & bit(place) != 0 => {
-                    out.extend_from_slice(&self.payload[property.clone()]);
-                }
-                _ => {}
-            }
-        }
+        self.properties.write(&mut out, &moved, |out| self.push_headers(out, &stamp));
         out
     }
 
     fn push_headers(&self, out: &mut Vec<u8>, stamp: &Stamp) {
         let table = self.table();
-        let length_at = out.len();
-        out.extend_from_slice(&[0; 4]);
         for field in table::fields(table).flatten() {
             match &table[field.name.clone()] {
                 name if name == STAMP.as_bytes() => {}
@@ -164,20 +102,12 @@ impl<'a> Content<'a> {
             }
         }
         table::push_text(out, STAMP, stamp.encode().as_bytes());
-        let length = (out.len() - length_at - 4) as u32;
-        out[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
     }
 
     /// The headers, without their length.
     fn table(&self) -> &'a [u8] {
-        self.properties[HEADERS]
-            .as_ref()
-            .map_or(&[], |table| &self.payload[table.start + 4..table.end])
+        self.properties.headers()
     }
-}
-
-fn bit(place: usize) -> u16 {
-    1 << (15 - place)
 }
 
 fn is_texts(field: &table::Field, table: &[u8]) -> bool {

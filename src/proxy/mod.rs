@@ -30,7 +30,6 @@ mod methods;
 mod pattern;
 mod pipe;
 mod requests;
-mod table;
 mod tls;
 mod upstream;
 

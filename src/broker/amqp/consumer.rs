@@ -17,9 +17,10 @@ use tokio::sync::mpsc;
 
 use super::capture::{self, Reader};
 use super::captures::Captures;
+use super::client::answer;
 use super::declare::{self, Mode};
 use super::ledger::Ledger;
-use super::link::{Link, answer};
+use super::link::Link;
 use super::{quarantine, topology};
 use crate::broker::{Delivery, Receipt};
 use crate::config::Front;

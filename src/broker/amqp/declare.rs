@@ -11,7 +11,8 @@ use lapin::options::{
 use lapin::types::{FieldTable, ShortString};
 use lapin::{Channel, ExchangeKind};
 
-use super::link::{Link, answer};
+use super::client::answer;
+use super::link::Link;
 use super::topology::{self, Item};
 use crate::config::Front;
 use crate::finding::Finding;

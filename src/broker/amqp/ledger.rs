@@ -11,7 +11,7 @@ use lapin::Channel;
 use lapin::options::BasicAckOptions;
 use tokio::sync::Notify;
 
-use super::link::answer;
+use super::client::answer;
 use crate::broker;
 
 /// The deliveries of one channel that are not yet acked.

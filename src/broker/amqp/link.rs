@@ -1,17 +1,15 @@
 //! A connection to one of RabbitMQ's nodes that is made when needed and replaced when it is lost.
 //!
 //! Intake and release each have a link of their own: a broker that is short of memory blocks a
-//! publishing connection, and acks on the same one would hang with it. lapin's own recovery is
-//! not used: it is silent for as long as it lasts, and it hides that delivery tags are void.
+//! publishing connection, and acks on the same one would hang with it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use async_trait::async_trait;
+use lapin::Connection;
 use lapin::uri::AMQPUri;
-use lapin::{Channel, Connection, ConnectionBuilder, ConnectionProperties, Event};
-use tokio::sync::Mutex as AsyncMutex;
-use tokio::time::timeout;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 
 use crate::config::Url;
 use crate::finding::Finding;
@@ -23,43 +21,71 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Seconds between heartbeats where the URL does not say otherwise.
 const HEARTBEAT_SECONDS: u16 = 10;
 
-/// What the broker says of the connection.
+/// What the broker last said of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Connected,
+    /// Publishing is blocked, for this reason.
+    Blocked(String),
+    /// It is gone, for this reason.
+    Lost(String),
+}
+
+/// A connection that a link can keep.
+#[async_trait]
+pub(super) trait Connect: Sized + Send + Sync + 'static {
+    /// Connects to one node; `name` is shown by the broker's tools.
+    ///
+    /// # Errors
+    /// Why not, in words without secrets.
+    async fn connect(uri: AMQPUri, name: &str) -> Result<Self, String>;
+
+    fn is_connected(&self) -> bool;
+
+    /// What is said of it from now on.
+    fn standing(&self) -> watch::Receiver<Standing>;
+
+    /// Says goodbye.
+    async fn close(&self);
+}
+
+/// Keeps one connection.
+pub(super) struct Link<C = Connection> {
+    name: &'static str,
+    nodes: Vec<Url>,
+    live: AsyncMutex<Option<Arc<C>>>,
+    latest: Arc<Mutex<Latest>>,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+}
+
+/// What is known of the latest connection.
 #[derive(Default)]
-struct Standing {
-    /// Which connection it is about: an earlier one has nothing to say any more.
+struct Latest {
+    /// Which one it is: an earlier one has nothing to say any more.
     number: u64,
     /// Why it is blocked, while it is.
     blocked: Option<String>,
 }
 
-/// Keeps one connection.
-pub(super) struct Link {
-    name: &'static str,
-    nodes: Vec<Url>,
-    live: AsyncMutex<Option<Arc<Connection>>>,
-    standing: Arc<Mutex<Standing>>,
-    health: Arc<Health>,
-    metrics: Arc<Metrics>,
-}
-
-impl Link {
+impl<C: Connect> Link<C> {
     pub(super) fn new(
         name: &'static str,
         nodes: Vec<Url>,
         health: Arc<Health>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { name, nodes, live: AsyncMutex::new(None), standing: Arc::default(), health, metrics }
+        Self { name, nodes, live: AsyncMutex::new(None), latest: Arc::default(), health, metrics }
     }
 
     /// The live connection; tries each node once when there is none.
     ///
     /// # Errors
     /// Why no node took us, in words without secrets.
-    pub(super) async fn connection(&self) -> Result<Arc<Connection>, String> {
+    pub(super) async fn connection(&self) -> Result<Arc<C>, String> {
         let mut live = self.live.lock().await;
         if let Some(connection) = live.as_ref()
-            && connection.status().connected()
+            && connection.is_connected()
         {
             return Ok(Arc::clone(connection));
         }
@@ -75,25 +101,19 @@ impl Link {
             self.metrics.reconnected(self.name);
         }
         let number = {
-            let mut standing = standing(&self.standing);
-            *standing = Standing { number: standing.number + 1, blocked: None };
+            let mut latest = lock(&self.latest);
+            *latest = Latest { number: latest.number + 1, blocked: None };
             self.health.report(Finding::good(self.subject(), "connected"));
-            standing.number
+            latest.number
         };
-        self.watch(&connection, number);
+        self.watch(connection.standing(), number);
         *live = Some(Arc::clone(&connection));
         Ok(connection)
     }
 
-    /// A new channel on the live connection.
-    pub(super) async fn channel(&self) -> Result<Channel, String> {
-        let connection = self.connection().await?;
-        answer("opening a channel", connection.create_channel()).await
-    }
-
     /// Why the broker blocks this connection, while it does.
     pub(super) fn why_blocked(&self) -> Option<String> {
-        standing(&self.standing).blocked.clone()
+        lock(&self.latest).blocked.clone()
     }
 
     /// The nodes to try, for those who connect by themselves.
@@ -104,14 +124,16 @@ impl Link {
     /// Ends the connection, if there is one.
     pub(super) async fn close(&self) {
         if let Some(connection) = self.live.lock().await.take() {
-            let _ = answer("closing", connection.close(200, "bye".into())).await;
+            connection.close().await;
         }
     }
 
-    async fn connect_to_any(&self) -> Result<Connection, String> {
+    async fn connect_to_any(&self) -> Result<C, String> {
+        let name = format!("xdelay {}", self.name);
         let mut whys = Vec::new();
         for node in &self.nodes {
-            match self.connect(node).await {
+            let connected = async { C::connect(uri(node)?, &name).await };
+            match connected.await {
                 Ok(connection) => return Ok(connection),
                 Err(why) => whys.push(format!("{node}: {why}")),
             }
@@ -119,42 +141,27 @@ impl Link {
         Err(whys.join("; "))
     }
 
-    async fn connect(&self, node: &Url) -> Result<Connection, String> {
-        let name = format!("xdelay {}", self.name);
-        let properties = ConnectionProperties::default().with_connection_name(name.as_str().into());
-        let builder = ConnectionBuilder::new()
-            .map_err(|error| error.to_string())?
-            .with_uri(uri(node)?)
-            .with_properties(properties);
-        answer("connecting", builder.connect()).await
-    }
-
-    /// Reports what the broker says of this connection for as long as it lasts.
-    fn watch(&self, connection: &Connection, number: u64) {
-        let mut events = Box::pin(connection.events_listener());
-        let (shared, health) = (Arc::clone(&self.standing), Arc::clone(&self.health));
+    /// Reports what the broker says of a connection for as long as it is the latest.
+    fn watch(&self, mut standing: watch::Receiver<Standing>, number: u64) {
+        let (latest, health) = (Arc::clone(&self.latest), Arc::clone(&self.health));
         let subject = self.subject();
         tokio::spawn(async move {
-            while let Some(event) = events.next().await {
-                let mut standing = standing(&shared);
-                if standing.number != number {
+            while standing.changed().await.is_ok() {
+                let said = standing.borrow_and_update().clone();
+                let mut latest = lock(&latest);
+                if latest.number != number {
                     break;
                 }
-                let finding = match event {
-                    Event::ConnectionBlocked(why) => {
-                        let blocked = format!("the broker blocks it: {why}");
-                        standing.blocked = Some(why);
-                        Finding::bad(&*subject, blocked)
+                let (blocked, finding) = match said {
+                    Standing::Connected => (None, Finding::good(&*subject, "connected")),
+                    Standing::Lost(why) => (None, Finding::bad(&*subject, format!("lost: {why}"))),
+                    Standing::Blocked(why) => {
+                        let finding =
+                            Finding::bad(&*subject, format!("the broker blocks it: {why}"));
+                        (Some(why), finding)
                     }
-                    Event::ConnectionUnblocked | Event::Connected => {
-                        standing.blocked = None;
-                        Finding::good(&*subject, "connected")
-                    }
-                    // A channel's error, which concerns whoever uses that channel.
-                    Event::Error(error) if error.is_amqp_soft_error() => continue,
-                    Event::Error(error) => Finding::bad(&*subject, format!("lost: {error}")),
-                    _ => continue,
                 };
+                latest.blocked = blocked;
                 health.report(finding);
             }
         });
@@ -165,20 +172,8 @@ impl Link {
     }
 }
 
-fn standing(shared: &Mutex<Standing>) -> MutexGuard<'_, Standing> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Awaits the broker's answer, but not for ever; errors come as text for people.
-pub(super) async fn answer<T>(
-    what: &str,
-    call: impl Future<Output = lapin::Result<T>>,
-) -> Result<T, String> {
-    match timeout(ANSWER_WITHIN, call).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => Err(format!("{what}: {error}")),
-        Err(_) => Err(format!("{what}: no answer in {} s", ANSWER_WITHIN.as_secs())),
-    }
+fn lock(latest: &Mutex<Latest>) -> MutexGuard<'_, Latest> {
+    latest.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn uri(node: &Url) -> Result<AMQPUri, String> {

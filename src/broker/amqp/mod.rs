@@ -1,12 +1,14 @@
-//! RabbitMQ, over AMQP 0-9-1 with lapin.
+//! RabbitMQ, over AMQP 0-9-1.
 //!
-//! Two connections: `intake` consumes capture queues ([`consumer`], acked in order by
-//! [`ledger`]), `release` publishes to the original exchanges ([`lane`]). What stands in the
+//! Two connections: `intake` consumes capture queues with lapin ([`consumer`], acked in order by
+//! [`ledger`]), `release` publishes to the original exchanges in batches of its own ([`lane`], on a
+//! [`publisher`]). What stands in the
 //! broker is [`topology`]; what is read from a delivery is [`capture`], and what a released
 //! message looks like is [`outgoing`].
 
 mod capture;
 mod captures;
+mod client;
 mod consumer;
 mod declare;
 pub mod definitions;
@@ -18,12 +20,17 @@ mod outgoing;
 pub(super) mod portrait;
 mod probe;
 mod properties;
+pub(crate) mod property_list;
+mod publisher;
 mod quarantine;
 mod raw;
 mod refusal;
 mod release;
 pub mod script;
+#[cfg(test)]
+mod scripted;
 pub(crate) mod stamp;
+pub(crate) mod table;
 mod topology;
 
 use std::collections::HashSet;
@@ -75,15 +82,14 @@ impl AmqpBroker {
         health: &Arc<Health>,
         metrics: &Arc<Metrics>,
     ) -> Self {
-        let link = |name| {
-            let nodes = config.amqp.nodes.clone();
-            Link::new(name, nodes, Arc::clone(health), Arc::clone(metrics))
-        };
+        let nodes = || config.amqp.nodes.clone();
+        let intake = Link::new("intake", nodes(), Arc::clone(health), Arc::clone(metrics));
+        let release = Link::new("release", nodes(), Arc::clone(health), Arc::clone(metrics));
         for queue in queues(&config.amqp.exchanges) {
             health.expect(&queue.subject());
         }
         let consumers = Shared {
-            link: link("intake"),
+            link: intake,
             reader: Reader { clock, max_ms: millis(config.delay.max) },
             front: config.amqp.front,
             mode: if config.amqp.declare { Mode::Declare } else { Mode::Look },
@@ -95,7 +101,7 @@ impl AmqpBroker {
         let on_unroutable = config.release.on_unroutable;
         Self {
             consumers: Arc::new(consumers),
-            releaser: Releaser::new(link("release"), on_unroutable, Arc::clone(metrics)),
+            releaser: Releaser::new(release, on_unroutable, Arc::clone(metrics)),
             writable: Mutex::default(),
             identity: Mutex::default(),
         }
@@ -204,7 +210,7 @@ impl AmqpBroker {
         let takes = "takes messages from this user";
         let writable = || self.writable.lock().unwrap_or_else(PoisonError::into_inner);
         let known = writable().contains(exchange);
-        if known && declare::exists(&self.releaser.link, exchange).await {
+        if known && declare::exists(&self.consumers.link, exchange).await {
             return Finding::good(subject, takes);
         }
         writable().remove(exchange);
@@ -256,11 +262,11 @@ impl Broker for AmqpBroker {
 
     async fn check(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        for link in [&self.consumers.link, &self.releaser.link] {
-            if let Err(why) = link.connection().await {
-                *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                return vec![Finding::bad("rabbitmq", why)];
-            }
+        let intake = self.consumers.link.connection().await.map(drop);
+        let release = self.releaser.link.connection().await.map(drop);
+        if let Err(why) = intake.and(release) {
+            *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            return vec![Finding::bad("rabbitmq", why)];
         }
         findings.push(Finding::good("rabbitmq", "connected, twice: intake and release"));
         findings.push(match self.known_identity().await {

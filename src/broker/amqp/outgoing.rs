@@ -2,12 +2,11 @@
 //! a consumer what happened to it.
 
 use bytes::Bytes;
-use lapin::BasicProperties;
-use lapin::types::{AMQPValue, ShortString};
 
-use super::properties;
+use super::property_list::{Property, PropertyList};
+use super::table::{self, Malformed};
 use crate::delay;
-use crate::message::{AmqpContent, Content, ProducerId, Reason};
+use crate::message::{AmqpContent, Content, Reason, Uid};
 use crate::store::Lease;
 
 /// Unique per parked message: what a consumer drops duplicates by, and what we know returned
@@ -17,106 +16,108 @@ const DELAYED_DUE: &str = "x-delayed-due";
 const DELAYED_ID: &str = "x-delayed-id";
 const DELAYED_USER_ID: &str = "x-delayed-user-id";
 
+/// A consumer that copies headers into a retry must not replace or re-time by accident, nor pass
+/// on what was said of the first message.
+const DROPPED: [&str; 7] = [
+    delay::DELIVER_AT,
+    delay::DELAY_CANCEL,
+    delay::DELAY_ID,
+    DELAYED_UID,
+    DELAYED_DUE,
+    DELAYED_ID,
+    DELAYED_USER_ID,
+];
+
 /// Bytes of a content header frame besides properties: frame, class, weight and body size.
 const HEADER_FRAME_OVERHEAD: usize = 20;
-/// More than what is added to a message's headers: the longest id and user id included.
-const OURS_BYTES_MAX: usize = 1_024;
+/// Room for what is added to the properties of a usual message.
+const OURS_BYTES: usize = 192;
 
 /// A message ready to be published.
 pub(super) struct Outgoing {
-    pub uid: String,
-    pub routing_key: ShortString,
-    pub properties: BasicProperties,
+    pub uid: Uid,
+    pub routing_key: Bytes,
+    /// Flags and list, as a content header carries them.
+    pub properties: Vec<u8>,
     pub body: Bytes,
-    /// Bytes that its properties had when it was captured.
-    sent_bytes: usize,
 }
 
 impl Outgoing {
-    /// Whether its content header fits a frame of so many bytes. Only one that was large already
-    /// is worth the encoding that tells exactly.
+    /// Whether its content header fits a frame of so many bytes.
     pub(super) fn fits(&self, frame_max: usize) -> bool {
-        let room = frame_max.saturating_sub(HEADER_FRAME_OVERHEAD);
-        self.sent_bytes + OURS_BYTES_MAX <= room
-            || properties::encode(&self.properties).len() <= room
+        self.properties.len() + HEADER_FRAME_OVERHEAD <= frame_max
     }
 }
 
 /// Prepares a leased message.
 ///
 /// # Errors
-/// Why it can never be published by lapin.
+/// Why it can never be published.
 pub(super) fn outgoing(lease: &Lease) -> Result<Outgoing, Reason> {
-    let undecodable = |why: String| Reason::new("undecodable", why);
-    let message = lease.message();
-    let Content::Amqp(AmqpContent { routing_key, properties, body }) = &message.content else {
-        return Err(undecodable("it was not captured from RabbitMQ".into()));
+    let undecodable = |why: &str| Reason::new("undecodable", why);
+    let Content::Amqp(AmqpContent { routing_key, properties, body }) = &lease.message().content
+    else {
+        return Err(undecodable("it was not captured from RabbitMQ"));
     };
-    let routing_key = std::str::from_utf8(routing_key)
-        .ok()
-        .and_then(|key| ShortString::try_new(key).ok())
-        .ok_or_else(|| undecodable("its routing key is not UTF-8".into()))?;
-    let sent = properties::decode(properties).map_err(undecodable)?;
-    let uid = message.uid.to_string();
-    let sent_bytes = properties.len();
-    let properties = mark(sent, &uid, lease.due(), message.delay_ms, message.id.as_ref());
-    Ok(Outgoing { uid, routing_key, properties, body: body.clone(), sent_bytes })
+    if routing_key.len() > usize::from(u8::MAX) {
+        return Err(undecodable("its routing key is longer than 255 bytes"));
+    }
+    let properties =
+        mark(properties, lease).map_err(|Malformed| undecodable("its properties are none"))?;
+    let uid = lease.message().uid.clone();
+    Ok(Outgoing { uid, routing_key: routing_key.clone(), properties, body: body.clone() })
 }
 
-fn mark(
-    sent: BasicProperties,
-    uid: &str,
-    due: u64,
-    delay_ms: Option<u64>,
-    id: Option<&ProducerId>,
-) -> BasicProperties {
-    let mut headers =
-        sent.headers().as_ref().map(|table| table.inner().clone()).unwrap_or_default();
-    // A consumer that copies headers into a retry must not replace or re-time by accident, nor
-    // pass on what was said of the first message.
-    for name in
-        [delay::DELIVER_AT, delay::DELAY_CANCEL, delay::DELAY_ID, DELAYED_ID, DELAYED_USER_ID]
-    {
-        headers.remove(name);
+fn mark(sent: &[u8], lease: &Lease) -> Result<Vec<u8>, Malformed> {
+    let message = lease.message();
+    let list = PropertyList::read(sent)?;
+    let user = list.text(Property::UserId);
+    let sent_headers = list.headers();
+    let mut kept = Vec::with_capacity(sent_headers.len() + OURS_BYTES);
+    for field in table::fields(sent_headers) {
+        let field = field?;
+        let name = &sent_headers[field.name.clone()];
+        let is_replaced = message.delay_ms.is_some() && name == delay::DELAY.as_bytes();
+        if !is_replaced && !DROPPED.iter().any(|dropped| name == dropped.as_bytes()) {
+            kept.extend_from_slice(&sent_headers[field.whole()]);
+        }
     }
-    headers.insert(DELAYED_UID.into(), text(uid));
-    headers.insert(DELAYED_DUE.into(), number(due));
-    if let Some(id) = id {
-        headers.insert(DELAYED_ID.into(), text(id.as_str()));
+    table::push_text(&mut kept, DELAYED_UID, message.uid.to_string().as_bytes());
+    table::push_integer(&mut kept, DELAYED_DUE, i64::try_from(lease.due()).unwrap_or(i64::MAX));
+    if let Some(id) = &message.id {
+        table::push_text(&mut kept, DELAYED_ID, id.as_str().as_bytes());
     }
-    if let Some(delay_ms) = delay_ms {
-        headers.insert(delay::DELAY.into(), negated(delay_ms));
+    if let Some(delay_ms) = message.delay_ms {
+        push_negated(&mut kept, delay_ms);
     }
-    let mut properties = sent;
-    if let Some(user) = properties.user_id().clone() {
-        headers.insert(DELAYED_USER_ID.into(), text(user.as_str()));
-        properties = properties::without_user_id(properties);
+    if let Some(user) = user {
+        table::push_text(&mut kept, DELAYED_USER_ID, user);
     }
-    properties::with_headers(properties, headers)
+    let mut marked = Vec::with_capacity(sent.len() + OURS_BYTES);
+    // The broker would refuse a `user-id` from us.
+    list.write(&mut marked, &[Property::UserId], |out| out.extend_from_slice(&kept));
+    Ok(marked)
 }
 
 /// At most -1, so that it is never delayed again. Of 32 bits where that is enough: pika reads
 /// negative numbers of 64 bits as huge positive ones.
-fn negated(delay_ms: u64) -> AMQPValue {
+fn push_negated(to: &mut Vec<u8>, delay_ms: u64) {
     let delay_ms = delay_ms.max(1);
     match i32::try_from(delay_ms) {
-        Ok(delay_ms) => AMQPValue::LongInt(-delay_ms),
-        Err(_) => AMQPValue::LongLongInt(-i64::try_from(delay_ms).unwrap_or(i64::MAX)),
+        Ok(delay_ms) => table::push_small_integer(to, delay::DELAY, -delay_ms),
+        Err(_) => {
+            let delay_ms = i64::try_from(delay_ms).unwrap_or(i64::MAX);
+            table::push_integer(to, delay::DELAY, -delay_ms);
+        }
     }
 }
 
-fn number(number: u64) -> AMQPValue {
-    AMQPValue::LongLongInt(i64::try_from(number).unwrap_or(i64::MAX))
-}
-
-fn text(text: &str) -> AMQPValue {
-    AMQPValue::LongString(text.into())
-}
-
-/// The uid in the headers of a message that came back.
-pub(super) fn uid_of(properties: &BasicProperties) -> Option<String> {
-    match properties.headers().as_ref()?.inner().get(DELAYED_UID)? {
-        AMQPValue::LongString(uid) => Some(uid.to_string()),
-        _ => None,
-    }
+/// The uid in the properties of a message that came back.
+pub(super) fn uid_of(properties: &[u8]) -> Option<String> {
+    let list = PropertyList::read(properties).ok()?;
+    let headers = list.headers();
+    let is_uid = |field: &table::Field| headers[field.name.clone()] == *DELAYED_UID.as_bytes();
+    let uid = table::fields(headers).flatten().find(is_uid)?;
+    let text = headers[uid.value].get(4..)?;
+    Some(String::from_utf8_lossy(text).into_owned())
 }

@@ -4,41 +4,48 @@
 //! looked whether the exchange exists, whether we may write to it and whether it is internal. So
 //! the kind of refusal is the answer, and nothing is ever routed.
 
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-use lapin::{BasicProperties, ErrorKind};
+use std::time::Instant;
 
-use super::link::{Link, answer};
+use bytes::Bytes;
+
+use super::link::{ANSWER_WITHIN, Link};
+use super::outgoing::Outgoing;
+use super::publisher::{End, Publisher};
 use super::refusal::{Blame, blame, is_about_topic};
+use crate::message::Uid;
 
 /// The code that a bad property is refused with.
 const PRECONDITION_FAILED: u16 = 406;
+/// The flag of `expiration`, and a text that is no number of milliseconds.
+const REFUSED: &[u8] = b"\x01\x00\x05probe";
 
 /// # Errors
 /// Why the exchange takes nothing from us.
-pub(super) async fn probe(link: &Link, exchange: &str) -> Result<(), Blame> {
-    let channel = link.channel().await.map_err(Blame::Connection)?;
-    let select = channel.confirm_select(ConfirmSelectOptions::default());
-    answer("confirm.select", select).await.map_err(Blame::Connection)?;
-    let refused = BasicProperties::default().with_expiration("probe".into());
-    let publish = async {
-        let options = BasicPublishOptions::default();
-        let publish = channel.basic_publish(exchange.into(), "".into(), options, b"", refused);
-        let confirm = async { publish.await?.await };
-        match tokio::time::timeout(super::link::ANSWER_WITHIN, confirm).await {
-            Ok(Ok(_)) => Err(Blame::Connection("the broker confirmed a probe".into())),
-            Ok(Err(error)) => Ok(error),
-            Err(_) => Err(Blame::Connection("no answer to a probe in time".into())),
-        }
+pub(super) async fn probe(link: &Link<Publisher>, exchange: &str) -> Result<(), Blame> {
+    if exchange.len() > usize::from(u8::MAX) {
+        return Err(Blame::Destination("its name is longer than 255 bytes".into()));
+    }
+    let connection = link.connection().await.map_err(Blame::Connection)?;
+    let channel = connection.channel().await.map_err(Blame::Connection)?;
+    let message = Outgoing {
+        uid: Uid::fresh(),
+        routing_key: Bytes::new(),
+        properties: REFUSED.to_vec(),
+        body: Bytes::new(),
     };
-    let error = publish.await?;
-    match error.kind() {
-        ErrorKind::ProtocolError(refusal) if refusal.get_id() == PRECONDITION_FAILED => Ok(()),
-        ErrorKind::ProtocolError(refusal) if is_about_topic(refusal.get_message().as_str()) => {
-            Ok(())
+    let heard = channel.publish(exchange, &[message], Instant::now() + ANSWER_WITHIN).await;
+    match heard.end {
+        None => Err(Blame::Connection("the broker confirmed a probe".into())),
+        Some(End::Late) => Err(Blame::Connection("no answer to a probe in time".into())),
+        Some(End::Lost(why)) => Err(Blame::Connection(why)),
+        Some(End::Refused(refusal)) => {
+            let is_only_the_probe =
+                refusal.code == PRECONDITION_FAILED || is_about_topic(&refusal.text);
+            match blame(&refusal) {
+                _ if is_only_the_probe => Ok(()),
+                Blame::Message(text) => Err(Blame::Destination(text)),
+                other => Err(other),
+            }
         }
-        _ => Err(match blame(&error) {
-            Blame::Message(text) => Blame::Destination(text),
-            other => other,
-        }),
     }
 }

@@ -46,16 +46,6 @@ pub(super) fn with_headers(
     }
 }
 
-/// The same without `user-id`, which the broker would refuse from us.
-pub(super) fn without_user_id(properties: BasicProperties) -> BasicProperties {
-    let headers = properties.headers().clone();
-    let copied = copy(&properties);
-    match headers {
-        Some(headers) => copied.with_headers(headers),
-        None => copied,
-    }
-}
-
 /// All but headers and `user-id`. lapin can set a property but not clear one.
 fn copy(from: &BasicProperties) -> BasicProperties {
     let mut to = BasicProperties::default();

@@ -1,6 +1,19 @@
 //! What a broker's error means for the messages that were in flight: whose fault it is.
 
-use lapin::{Error, ErrorKind};
+use std::fmt;
+
+/// What the broker says when it closes a channel or a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub code: u16,
+    pub text: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{} ({})", self.text, self.code)
+    }
+}
 
 /// Whose fault an error is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,13 +28,10 @@ pub(super) enum Blame {
     Message(String),
 }
 
-/// Blames an error of a publishing channel.
-pub(super) fn blame(error: &Error) -> Blame {
-    let ErrorKind::ProtocolError(refusal) = error.kind() else {
-        return Blame::Connection(error.to_string());
-    };
-    let text = refusal.get_message().to_string();
-    match refusal.get_id() {
+/// Blames what a publishing channel was closed with.
+pub(super) fn blame(refusal: &Refusal) -> Blame {
+    let text = refusal.text.clone();
+    match refusal.code {
         404 => Blame::Destination(text),
         // A user may write to an exchange, but not with every topic: that is one message's key.
         403 if is_about_topic(&text) => Blame::Message(text),

@@ -9,6 +9,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::lane::{Lane, Said, Word};
 use super::link::Link;
 use super::outgoing::{Outgoing, outgoing};
+use super::publisher::Publisher;
 use super::refusal::Blame;
 use crate::broker::{NotReleased, Released};
 use crate::config::OnUnroutable;
@@ -16,21 +17,22 @@ use crate::message::{Destination, Reason};
 use crate::metrics::{DestinationMetrics, Metrics};
 use crate::store::Lease;
 
-/// What RabbitMQ offers; lapin agrees to it.
-const FRAME_MAX_DEFAULT: u32 = 131_072;
-
 type Outcome = Result<Released, NotReleased>;
 
 /// The releasing side of the adapter.
 pub(super) struct Releaser {
-    pub link: Link,
+    pub link: Link<Publisher>,
     on_unroutable: OnUnroutable,
     metrics: Arc<Metrics>,
     lanes: Mutex<HashMap<Destination, Arc<AsyncMutex<Lane>>>>,
 }
 
 impl Releaser {
-    pub(super) fn new(link: Link, on_unroutable: OnUnroutable, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        link: Link<Publisher>,
+        on_unroutable: OnUnroutable,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self { link, on_unroutable, metrics, lanes: Mutex::default() }
     }
 
@@ -44,9 +46,9 @@ impl Releaser {
         let lane = self.lane(destination);
         let mut lane = lane.lock().await;
         let mut outcomes: Vec<Option<Outcome>> = batch.iter().map(|_| None).collect();
-        let prepared = match self.frame_max().await {
-            Ok(frame_max) => prepare(batch, frame_max, &mut outcomes),
-            Err(blame) => return answer(batch, outcomes, &blame),
+        let prepared = match self.link.connection().await {
+            Ok(connection) => prepare(batch, connection.frame_max(), &mut outcomes),
+            Err(why) => return answer(batch, outcomes, &Blame::Connection(why)),
         };
         if let Err(blame) = lane.open(&self.link).await {
             return answer(batch, outcomes, &blame);
@@ -56,7 +58,7 @@ impl Releaser {
             return answer(batch, outcomes, &late);
         }
         let (places, messages): (Vec<_>, Vec<_>) = prepared.into_iter().unzip();
-        let Said { words, broken } = lane.publish(messages, deadline).await;
+        let Said { words, broken } = lane.publish(&messages, deadline).await;
         let metrics = self.metrics.of(destination);
         let mut uncertain = Vec::new();
         for (place, word) in places.into_iter().zip(words) {
@@ -99,7 +101,7 @@ impl Releaser {
                     continue;
                 }
             };
-            let Said { words, broken } = lane.publish(vec![message], deadline).await;
+            let Said { words, broken } = lane.publish(&[message], deadline).await;
             let word = words.into_iter().next().unwrap_or(Word::Nothing);
             outcomes[place] = match (self.judge(&batch[place], word, metrics), broken) {
                 (Some(outcome), _) => Some(outcome),
@@ -143,14 +145,6 @@ impl Releaser {
             .entry(destination.clone())
             .or_insert_with(|| Arc::new(AsyncMutex::new(Lane::new(&destination.name))));
         Arc::clone(lane)
-    }
-
-    async fn frame_max(&self) -> Result<usize, Blame> {
-        let connection = self.link.connection().await.map_err(Blame::Connection)?;
-        match connection.configuration().frame_max() {
-            0 => Ok(FRAME_MAX_DEFAULT as usize),
-            agreed => Ok(agreed as usize),
-        }
     }
 }
 

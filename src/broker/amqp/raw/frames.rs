@@ -14,10 +14,10 @@ const OVERHEAD: usize = LEAD + 1;
 
 /// One frame; the payload is not decoded, only its extent is known.
 #[derive(Debug)]
-pub(super) struct RawFrame {
-    pub(super) kind: AMQPFrameType,
-    pub(super) channel: u16,
-    pub(super) payload: Bytes,
+pub(in super::super) struct RawFrame {
+    pub(in super::super) kind: AMQPFrameType,
+    pub(in super::super) channel: u16,
+    pub(in super::super) payload: Bytes,
 }
 
 impl RawFrame {
@@ -31,7 +31,7 @@ impl RawFrame {
         }
     }
 
-    pub(super) fn method(&self) -> Result<AMQPClass, RawError> {
+    pub(in super::super) fn method(&self) -> Result<AMQPClass, RawError> {
         match parse_class(&self.payload[..]) {
             Ok(([], method)) => Ok(method),
             _ => Err(RawError::protocol(format!(
@@ -43,7 +43,7 @@ impl RawFrame {
 }
 
 /// Collects bytes as they come and gives out whole frames.
-pub(super) struct FrameReader {
+pub(in super::super) struct FrameReader {
     buffer: BytesMut,
     frame_max: usize,
 }
@@ -57,12 +57,16 @@ impl FrameReader {
         self.frame_max = frame_max as usize;
     }
 
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
+    pub(super) fn frame_max(&self) -> usize {
+        self.frame_max
+    }
+
+    pub(in super::super) fn extend(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
     /// The next whole frame, or `None` when more bytes are needed.
-    pub(super) fn next(&mut self) -> Result<Option<RawFrame>, RawError> {
+    pub(in super::super) fn next(&mut self) -> Result<Option<RawFrame>, RawError> {
         // Looked at before the frame is whole: the length decides how much would be buffered.
         if let [_, _, _, a, b, c, d, ..] = self.buffer[..] {
             let length = u32::from_be_bytes([a, b, c, d]) as usize;
@@ -87,7 +91,7 @@ impl FrameReader {
 }
 
 /// The frame's bytes as they go out.
-pub(super) fn encode(frame: &AMQPFrame) -> Result<Vec<u8>, RawError> {
+pub(in super::super) fn encode(frame: &AMQPFrame) -> Result<Vec<u8>, RawError> {
     gen_frame(frame)(WriteContext::from(Vec::new()))
         .map(|context| context.into_inner().0)
         .map_err(|e| RawError::protocol(format!("{frame}: {e}")))

@@ -14,13 +14,19 @@ use super::session::{CONNECTION, Session};
 /// frames before one is agreed.
 pub(super) const FRAME_MAX: u32 = 131_072;
 
-/// Runs the handshake; afterwards heartbeat and frame size are agreed and in force. Answers what
-/// the broker says of itself.
+/// What was agreed, and what the broker says of itself.
+pub(super) struct Agreed {
+    pub(super) broker: FieldTable,
+    pub(super) channel_max: u16,
+}
+
+/// Runs the handshake; afterwards heartbeat and frame size are agreed and in force.
 pub(super) async fn run(
     session: &mut Session,
     uri: &AMQPUri,
     name: &str,
-) -> Result<FieldTable, RawError> {
+    channel_max: u16,
+) -> Result<Agreed, RawError> {
     session.send_frame(&AMQPFrame::ProtocolHeader(ProtocolVersion::amqp_0_9_1()))?;
     let start = match session.answer().await? {
         AMQPClass::Connection(AMQPMethod::Start(start)) => start,
@@ -32,13 +38,14 @@ pub(super) async fn run(
         AMQPClass::Connection(AMQPMethod::Tune(tune)) => tune,
         other => return Err(RawError::unexpected("connection.tune", &other)),
     };
-    let tuned = tune_ok(uri, &tune);
+    let tuned = tune_ok(uri, &tune, channel_max);
+    let channel_max = tuned.channel_max;
     session.tune(tuned.heartbeat, tuned.frame_max);
     session.send(CONNECTION, AMQPClass::Connection(AMQPMethod::TuneOk(tuned)))?;
     let open =
         AMQPMethod::Open(connection::Open { virtual_host: short(&uri.vhost, "virtual host")? });
     session.call(CONNECTION, AMQPClass::Connection(open)).await?;
-    Ok(start.server_properties)
+    Ok(Agreed { broker: start.server_properties, channel_max })
 }
 
 /// Logs in with the URI's mechanism, PLAIN when it names none, as lapin does.
@@ -59,9 +66,15 @@ fn start_ok(uri: &AMQPUri, name: &str, start: &Start) -> Result<StartOk, RawErro
 
 fn client_properties(name: &str) -> FieldTable {
     let mut capabilities = FieldTable::default();
-    // The first: say so when the queue goes, instead of falling silent. The second: name a wrong
-    // password in a close, instead of just hanging up.
-    for capability in ["consumer_cancel_notify", "authentication_failure_close"] {
+    // Say so when the queue goes, instead of falling silent; name a wrong password in a close,
+    // instead of just hanging up; confirm; refuse one message; tell when publishing is blocked.
+    for capability in [
+        "consumer_cancel_notify",
+        "authentication_failure_close",
+        "publisher_confirms",
+        "basic.nack",
+        "connection.blocked",
+    ] {
         capabilities.insert(capability.into(), AMQPValue::Boolean(true));
     }
     let mut properties = FieldTable::default();
@@ -79,12 +92,15 @@ fn client_properties(name: &str) -> FieldTable {
 
 /// The lower of both wishes, where 0 is none. Heartbeats as lapin agrees them: only when neither
 /// side wants any are there none.
-fn tune_ok(uri: &AMQPUri, tune: &Tune) -> TuneOk {
+fn tune_ok(uri: &AMQPUri, tune: &Tune, channel_max: u16) -> TuneOk {
     let ours = uri.query.frame_max.filter(|max| *max != 0);
     let ours = ours.unwrap_or(FRAME_MAX).max(constants::FRAME_MIN_SIZE);
     let beat = uri.query.heartbeat.unwrap_or(0);
     TuneOk {
-        channel_max: 1,
+        channel_max: match tune.channel_max {
+            0 => channel_max,
+            theirs => theirs.min(channel_max),
+        },
         frame_max: match tune.frame_max {
             0 => ours,
             theirs => theirs.min(ours),

@@ -26,7 +26,7 @@ pub(in super::super) async fn identify(
 ) -> Result<Identity, RawError> {
     let asking = async {
         let mut session = Session::connect(uri, timeout).await?;
-        let properties = handshake::run(&mut session, uri, "xdelay check").await?;
+        let properties = handshake::run(&mut session, uri, "xdelay check", 1).await?.broker;
         session.close_connection().await?;
         Ok(Identity {
             product: text(&properties, "product"),

@@ -1,4 +1,5 @@
-//! A consumer for messages that lapin cannot decode.
+//! AMQP without lapin: connections as bytes and frames, and a consumer for messages that lapin
+//! cannot decode.
 //!
 //! AMQP says that header names and short strings are UTF-8; RabbitMQ does not check it, so it
 //! accepts and delivers messages where they are not. lapin answers such a delivery by closing its
@@ -6,7 +7,7 @@
 //! again: one message stops the queue for ever. This consumer leaves the bytes of a message as they
 //! are, so that such a message can be seen, kept elsewhere and acknowledged.
 //!
-//! It is a tool for one short visit to one queue, not a second client: one connection, one channel,
+//! The consumer is a tool for one short visit to one queue, not a second client: one connection, one channel,
 //! one consumer, no reconnecting. The contract:
 //! - every wait for the broker is bounded, and any error means: drop the consumer, whatever was not
 //!   acknowledged goes back to the queue;
@@ -31,15 +32,33 @@ use lapin::uri::AMQPUri;
 
 pub(super) use delivery::RawDelivery;
 pub(super) use error::RawError;
+pub(super) use frames::{FrameReader, RawFrame, encode};
 pub(super) use identity::{Identity, identify};
 
 use delivery::Assembly;
 use handshake::short;
+pub(super) use session::Opened;
 use session::{CHANNEL, Incoming, Session, from_now};
 
 /// Shown by the broker's tools next to the queue, so that an operator can tell this visit from the
 /// usual consumer.
 const CONSUMER_TAG: &str = "xdelay-undecodable";
+
+/// Connects as `uri` says, for whoever reads and writes the frames by himself. `timeout` bounds
+/// the whole call.
+pub(super) async fn open(
+    uri: &AMQPUri,
+    name: &str,
+    channel_max: u16,
+    timeout: Duration,
+) -> Result<Opened, RawError> {
+    let opening = async {
+        let mut session = Session::connect(uri, timeout).await?;
+        let agreed = handshake::run(&mut session, uri, name, channel_max).await?;
+        Ok(session.hand_over(agreed.channel_max))
+    };
+    tokio::time::timeout(timeout, opening).await.map_err(|_| RawError::Timeout("connecting"))?
+}
 
 pub(super) struct RawConsumer {
     session: Session,
@@ -62,7 +81,7 @@ impl RawConsumer {
     ) -> Result<Self, RawError> {
         let opening = async {
             let mut session = Session::connect(uri, timeout).await?;
-            handshake::run(&mut session, uri, name).await?;
+            handshake::run(&mut session, uri, name, 1).await?;
             let consumer = Self { session, assembly: Assembly::default(), timeout };
             consumer.subscribe(queue, prefetch).await
         };

@@ -27,7 +27,7 @@ const CHUNK: usize = 64 * 1024;
 const BASIC_DELIVER: (u16, u16) = (60, 60);
 
 /// Plain or TLS.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(in super::super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// What reaches the layer above: heartbeats, flow and closing are dealt with here.
@@ -35,6 +35,17 @@ pub(super) enum Incoming {
     Method(AMQPClass),
     /// A part of a delivery, not decoded: basic.deliver, content header or body.
     Content(RawFrame),
+}
+
+/// A connection that is open on its virtual host, and what was agreed for it.
+pub(in super::super) struct Opened {
+    pub(in super::super) stream: Box<dyn Stream>,
+    /// May hold what came in already.
+    pub(in super::super) frames: FrameReader,
+    pub(in super::super) heartbeat: Option<Duration>,
+    /// Bytes.
+    pub(in super::super) frame_max: usize,
+    pub(in super::super) channel_max: u16,
 }
 
 pub(super) struct Session {
@@ -66,6 +77,13 @@ impl Session {
             last_written: now,
             timeout,
         })
+    }
+
+    /// The connection itself, for whoever goes on with it.
+    pub(super) fn hand_over(self, channel_max: u16) -> Opened {
+        let Self { stream, reader, heartbeat, .. } = self;
+        let frame_max = reader.frame_max();
+        Opened { stream, frames: reader, heartbeat, frame_max, channel_max }
     }
 
     /// Puts the agreed heartbeat (seconds, 0 for none) and frame size in force.

@@ -8,69 +8,26 @@ use lapin::uri::AMQPUri;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::super::frames::encode;
-use super::super::{RawConsumer, RawError};
+use super::super::{RawConsumer, RawError, encode};
 use super::{correlated, delivery, message};
+use crate::broker::amqp::scripted::Broker;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-struct Broker {
-    stream: TcpStream,
-    read: Vec<u8>,
-}
-
-impl Broker {
-    async fn next(&mut self) -> AMQPFrame {
-        loop {
-            if let Ok((rest, frame)) = parse_frame(&self.read[..]) {
-                self.read = rest.to_vec();
-                return frame;
-            }
-            let got = self.stream.read_buf(&mut self.read).await.unwrap();
-            assert!(got > 0, "the consumer hung up");
-        }
-    }
-
-    async fn method(&mut self) -> AMQPClass {
-        match self.next().await {
-            AMQPFrame::Method(_, method) => method,
-            other => panic!("{other}"),
-        }
-    }
-
-    async fn say(&mut self, channel: u16, method: AMQPClass) {
-        let bytes = encode(&AMQPFrame::Method(channel, method)).unwrap();
-        self.stream.write_all(&bytes).await.unwrap();
-    }
-
-    /// Plays the broker until the consumer is there.
-    async fn welcome(stream: TcpStream, heartbeat: u16) -> Self {
-        use connection::AMQPMethod as Connection;
-        let mut broker = Self { stream, read: Vec::new() };
-        assert!(matches!(broker.next().await, AMQPFrame::ProtocolHeader(_)));
-        let start = connection::Start {
-            version_minor: 9,
-            mechanisms: "AMQPLAIN PLAIN".into(),
-            ..connection::Start::default()
-        };
-        let tune = connection::Tune { channel_max: 9, frame_max: 0, heartbeat };
-        broker.say(0, AMQPClass::Connection(Connection::Start(start))).await;
+/// Plays the broker until the consumer is there.
+async fn welcome(stream: TcpStream, heartbeat: u16) -> Broker {
+    let mut broker = Broker::greet(stream, heartbeat).await;
+    broker.method().await;
+    for answer in [
+        AMQPClass::Channel(channel::AMQPMethod::OpenOk(channel::OpenOk {})),
+        AMQPClass::Basic(basic::AMQPMethod::QosOk(basic::QosOk {})),
+    ] {
+        broker.say(1, answer).await;
         broker.method().await;
-        broker.say(0, AMQPClass::Connection(Connection::Tune(tune))).await;
-        broker.method().await;
-        broker.method().await;
-        for (on, answer) in [
-            (0, AMQPClass::Connection(Connection::OpenOk(connection::OpenOk {}))),
-            (1, AMQPClass::Channel(channel::AMQPMethod::OpenOk(channel::OpenOk {}))),
-            (1, AMQPClass::Basic(basic::AMQPMethod::QosOk(basic::QosOk {}))),
-        ] {
-            broker.say(on, answer).await;
-            broker.method().await;
-        }
-        let ok = basic::ConsumeOk::default();
-        broker.say(1, AMQPClass::Basic(basic::AMQPMethod::ConsumeOk(ok))).await;
-        broker
     }
+    let ok = basic::ConsumeOk::default();
+    broker.say(1, AMQPClass::Basic(basic::AMQPMethod::ConsumeOk(ok))).await;
+    broker
 }
 
 async fn meet(heartbeat: u16) -> (RawConsumer, Broker) {
@@ -80,7 +37,7 @@ async fn meet(heartbeat: u16) -> (RawConsumer, Broker) {
     let welcome = async {
         let (stream, _) = listener.accept().await.unwrap();
         stream.set_nodelay(true).unwrap();
-        Broker::welcome(stream, heartbeat).await
+        welcome(stream, heartbeat).await
     };
     let (consumer, broker) =
         tokio::join!(RawConsumer::open(&uri, "test", "queue", 5, PATIENCE), welcome);

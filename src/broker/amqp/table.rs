@@ -6,23 +6,23 @@ use crate::delay::Value;
 
 /// One field: where its name and its value lie in the bytes that were walked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Field {
-    pub(super) name: Range<usize>,
+pub(crate) struct Field {
+    pub(crate) name: Range<usize>,
     /// The type, one letter.
-    pub(super) kind: u8,
+    pub(crate) kind: u8,
     /// The value, without its type.
-    pub(super) value: Range<usize>,
+    pub(crate) value: Range<usize>,
 }
 
 impl Field {
     /// All of the field: the length of its name comes first, in one byte.
-    pub(super) fn whole(&self) -> Range<usize> {
+    pub(crate) fn whole(&self) -> Range<usize> {
         self.name.start - 1..self.value.end
     }
 }
 
 /// The fields of a table without its length, in order. Ends with an `Err` where the bytes are none.
-pub(super) fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field, Malformed>> + '_ {
+pub(crate) fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field, Malformed>> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
         if at == bytes.len() {
@@ -36,7 +36,7 @@ pub(super) fn fields(bytes: &[u8]) -> impl Iterator<Item = Result<Field, Malform
 
 /// Bytes that are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(crate) struct Malformed;
 
 fn field(bytes: &[u8], at: usize) -> Option<Field> {
     let name_at = at + 1;
@@ -65,7 +65,7 @@ fn length(kind: u8, value: &[u8]) -> Option<usize> {
 }
 
 /// A value as a delay may be read from it, in the types that the capture knows too.
-pub(super) fn value(kind: u8, bytes: &[u8]) -> Value<'_> {
+pub(crate) fn value(kind: u8, bytes: &[u8]) -> Value<'_> {
     read(kind, bytes).unwrap_or(Value::Other("unknown"))
 }
 
@@ -95,7 +95,7 @@ fn read(kind: u8, bytes: &[u8]) -> Option<Value<'_>> {
 }
 
 /// Whether the inside of an array is texts and nothing else.
-pub(super) fn is_texts(mut array: &[u8]) -> bool {
+pub(crate) fn is_texts(mut array: &[u8]) -> bool {
     while let [kind, rest @ ..] = array {
         let end = length(*kind, rest).filter(|end| *kind == b'S' && *end <= rest.len());
         let Some(end) = end else { return false };
@@ -105,15 +105,29 @@ pub(super) fn is_texts(mut array: &[u8]) -> bool {
 }
 
 /// Appends a field whose value is text.
-pub(super) fn push_text(to: &mut Vec<u8>, name: &str, text: &[u8]) {
+pub(crate) fn push_text(to: &mut Vec<u8>, name: &str, text: &[u8]) {
     push_name(to, name);
     to.push(b'S');
     to.extend_from_slice(&(text.len() as u32).to_be_bytes());
     to.extend_from_slice(text);
 }
 
+/// Appends a field whose value is an integer of 64 bits.
+pub(crate) fn push_integer(to: &mut Vec<u8>, name: &str, integer: i64) {
+    push_name(to, name);
+    to.push(b'l');
+    to.extend_from_slice(&integer.to_be_bytes());
+}
+
+/// Appends a field whose value is an integer of 32 bits.
+pub(crate) fn push_small_integer(to: &mut Vec<u8>, name: &str, integer: i32) {
+    push_name(to, name);
+    to.push(b'I');
+    to.extend_from_slice(&integer.to_be_bytes());
+}
+
 /// Appends the name of a field. Ours are all short.
-pub(super) fn push_name(to: &mut Vec<u8>, name: &str) {
+pub(crate) fn push_name(to: &mut Vec<u8>, name: &str) {
     to.push(name.len() as u8);
     to.extend_from_slice(name.as_bytes());
 }
