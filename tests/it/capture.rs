@@ -233,7 +233,7 @@ async fn what_no_queue_wants_is_dropped_where_that_is_meant() {
     .await;
 }
 
-/// lapin attributes a returned message to whichever confirm comes next. If that were trusted,
+/// A client that gives a returned message to whichever confirm comes next, as lapin does,
 /// unroutable messages would be settled as delivered.
 #[tokio::test]
 async fn unroutable_messages_among_routable_ones_are_told_apart() {
@@ -326,6 +326,28 @@ async fn a_message_that_cannot_be_decoded_is_set_aside_and_the_flow_goes_on() {
     eventually_is(1.0, || async { sidecar.metric("xdelay_dead") }).await;
     sidecar.ready().await;
     assert!(sidecar.log().contains("cannot be decoded"));
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_decoded_is_released_whole_once_it_is_revived() {
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.start().await;
+    let (address, exchange) = (address(), format!("xdelay.{orders}"));
+    let poison = move || {
+        let name: &[u8] = b"bad-\xff-name";
+        let odd = properties(&[(b"x-delay", b"50"), (name, b"v")], None);
+        publish_raw(&*address, "/", "guest", "guest", &exchange, b"\xff", &odd, b"poison")
+    };
+    tokio::task::spawn_blocking(poison).await.expect("joined").expect("published");
+    eventually_is(1.0, || async { sidecar.metric("xdelay_dead") }).await;
+    let filter = format!(r#"{{"filter":{{"destination":"{orders}"}},"delay_ms":0}}"#);
+    let json = [("content-type", "application/json")];
+    sidecar.request("POST", "/v1/bulk/revive", &json, &filter).expect("an answer");
+    // No consumer here: this test's own lapin could not read it either.
+    eventually_is(1.0, || async { f64::from(rabbit.ready(&orders).await) }).await;
+    assert_eq!(sidecar.metric("xdelay_dead"), 0.0);
 }
 
 /// lapin decodes nested tables by recursion: on a stack of the usual size, this ends the process
