@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 
 use crate::broker::{Broker, Delivery, Receipt};
 use crate::config::OnInvalid;
+use crate::crash::{self, Point};
 use crate::delay::{When, Wish};
 use crate::destinations::Destinations;
 use crate::finding::Finding;
@@ -65,6 +66,7 @@ impl IntakeLoop {
                 tokio::time::sleep_until(gathered).await;
             }
         }
+        crash::pass(Point::StoppedUnflushed);
         intake.flush().await;
     }
 
@@ -102,6 +104,7 @@ impl IntakeLoop {
     /// Parks until it is done, or until shutdown while the store is away: then nothing is acked,
     /// and the broker delivers it again.
     async fn secure(&self, destination: Destination, mut batch: Batch, mut shutdown: Shutdown) {
+        crash::pass(Point::CapturedUnparked);
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
         let (alarm, parkings) = loop {
             let parked = async {
@@ -136,6 +139,7 @@ impl IntakeLoop {
             self.say_well(&destination, "parks again");
         }
         self.account(&destination, &batch.entries, &parkings);
+        crash::pass(Point::ParkedUnacked);
         for (receipt, parking) in batch.receipts.into_iter().zip(parkings.entries) {
             receipt.ack(parking.proof);
         }

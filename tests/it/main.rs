@@ -14,6 +14,7 @@
 //! | `proxy` | clients that change nothing but the URL |
 //! | `network` | bad weather between xdelay and its neighbours |
 //! | `crash` | kill -9 of everything, under load |
+//! | `crash_points` | a crash, a freeze or a stop between any two steps |
 //! | `chaos` | three replicas, and a schedule of everything at once |
 //! | `kafka` | records, marks, refusals and crashes on a real Kafka |
 //! | `pages` | what documentation, alerts and dashboard say is so |
@@ -31,6 +32,7 @@ mod capture;
 mod chaos;
 mod command;
 mod crash;
+mod crash_points;
 mod embedded_faults;
 mod end_to_end;
 mod fidelity;

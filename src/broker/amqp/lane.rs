@@ -19,6 +19,7 @@ use super::link::{Link, answer};
 use super::outgoing::{Outgoing, uid_of};
 use super::probe::probe;
 use super::refusal::{Blame, blame};
+use crate::crash::{self, Point};
 
 /// One destination's publishing channel, opened when needed.
 pub(super) struct Lane {
@@ -132,16 +133,16 @@ async fn publish(
     message: Outgoing,
 ) -> Result<Confirmation, Error> {
     let options = BasicPublishOptions { mandatory: true, immediate: false };
-    channel
-        .basic_publish(
-            exchange.into(),
-            message.routing_key,
-            options,
-            &message.body,
-            message.properties,
-        )
-        .await?
-        .await
+    let publish = channel.basic_publish(
+        exchange.into(),
+        message.routing_key,
+        options,
+        &message.body,
+        message.properties,
+    );
+    let confirm = publish.await?;
+    crash::pass(Point::PublishedUnconfirmed);
+    confirm.await
 }
 
 /// What was heard of a batch so far.

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::link::answer;
 use crate::broker;
+use crate::crash::{self, Point};
 
 /// The deliveries of one channel that are not yet acked.
 #[derive(Debug)]
@@ -117,6 +118,7 @@ impl Ledger {
             };
             let options = BasicAckOptions { multiple: true };
             answer("acking", channel.basic_ack(tag, options)).await?;
+            crash::pass(Point::AckedUnnoted);
             self.state().told = tag;
             self.changed.notify_waiters();
         }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -63,6 +63,14 @@ impl Sidecar {
     /// Sets a variable that is not xdelay's.
     pub fn set_env(&mut self, name: &str, value: &str) {
         self.settings.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Where the next process crashes, as `xdelay::crash` says it; empty: nowhere.
+    pub fn crash_at(&mut self, plan: &str) {
+        self.settings.retain(|(known, _)| known != "CRASH_AT");
+        if !plan.is_empty() {
+            self.set_env("CRASH_AT", plan);
+        }
     }
 
     /// In this directory instead of Redis.
@@ -192,12 +200,17 @@ impl Sidecar {
     /// SIGTERM; answers whether it ended well.
     pub async fn stop(&mut self) -> bool {
         self.signal(Signal::SIGTERM);
+        self.ended().await.success()
+    }
+
+    /// Waits for its end, whatever brings it about.
+    pub async fn ended(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("running");
-        let ended = eventually("it stops", || {
+        let ended = eventually("it ends", || {
             let ended = child.try_wait().expect("a status");
             async move { ended }
         });
-        ended.await.success()
+        ended.await
     }
 
     /// All it has logged.
