@@ -126,8 +126,14 @@ impl Sidecar {
 
     /// A gauge or counter, summed over its labels.
     pub fn metric(&self, name: &str) -> f64 {
+        self.metrics(&[name])
+    }
+
+    /// The sum of several at one moment.
+    pub fn metrics(&self, names: &[&str]) -> f64 {
         let (_, body) = self.get("/metrics").expect("metrics");
-        let ours = body.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        let is_ours = |line: &&str| names.iter().any(|name| line.starts_with(&format!("{name}{{")));
+        let ours = body.lines().filter(is_ours);
         ours.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
