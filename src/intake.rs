@@ -72,16 +72,18 @@ impl IntakeLoop {
 
     /// Makes one batch durable and acks it, destination by destination, side by side.
     pub async fn run_once(&self, batch: Vec<Delivery>, shutdown: &Shutdown) {
-        let mut by_destination: HashMap<Destination, Batch> = HashMap::new();
+        // What comes from no log has no mark to move: it is parked apart from what does.
+        let mut by_destination: HashMap<(Destination, bool), Batch> = HashMap::new();
         for delivery in batch {
             let destination = delivery.destination.clone();
             let origin = delivery.origin;
             let (entry, receipt) = self.read(delivery);
-            by_destination.entry(destination).or_default().push(entry, receipt, origin);
+            let batch = by_destination.entry((destination, origin.is_some())).or_default();
+            batch.push(entry, receipt, origin);
         }
         let secured = by_destination
             .into_iter()
-            .map(|(destination, batch)| self.secure(destination, batch, shutdown.clone()));
+            .map(|((destination, _), batch)| self.secure(destination, batch, shutdown.clone()));
         join_all(secured).await;
     }
 

@@ -7,6 +7,7 @@
 
 mod cell;
 mod load;
+mod zombie;
 
 use std::sync::LazyLock;
 

@@ -38,6 +38,8 @@ struct State {
     withheld: bool,
     /// The channel is gone: nobody can be told any more.
     gone: bool,
+    /// The store parks for another term: the channel is of no use any more.
+    moved: bool,
 }
 
 impl Ledger {
@@ -50,6 +52,7 @@ impl Ledger {
                 told: 0,
                 withheld: false,
                 gone: false,
+                moved: false,
             }),
             more_safe: Notify::new(),
             changed: Notify::new(),
@@ -86,6 +89,11 @@ impl Ledger {
         self.state().gone = true;
         self.more_safe.notify_one();
         self.changed.notify_waiters();
+    }
+
+    /// Whether the store refused what was handed out.
+    pub(super) fn is_moved(&self) -> bool {
+        self.state().moved
     }
 
     /// Waits until nothing is left to secure, or the channel is gone.
@@ -170,6 +178,11 @@ impl broker::Ledger for Ledger {
 
     fn is_void(&self) -> bool {
         self.state().gone
+    }
+
+    fn moved(&self) {
+        self.state().moved = true;
+        self.close();
     }
 }
 

@@ -24,6 +24,7 @@ mod refusal;
 mod release;
 pub mod script;
 pub(crate) mod stamp;
+mod term;
 mod topology;
 
 use std::collections::HashSet;
@@ -51,7 +52,7 @@ use crate::finding::Finding;
 use crate::health::Health;
 use crate::message::{BrokerKind, Destination};
 use crate::metrics::Metrics;
-use crate::store::Lease;
+use crate::store::{Lease, Store};
 
 /// Deliveries on their way from consumers to the intake loop.
 const CHANNEL_BOUND: usize = 512;
@@ -71,6 +72,7 @@ impl AmqpBroker {
     /// Connects to nothing yet.
     pub fn new(
         config: &Config,
+        store: Arc<dyn Store>,
         clock: Arc<StoreClock>,
         health: &Arc<Health>,
         metrics: &Arc<Metrics>,
@@ -90,6 +92,7 @@ impl AmqpBroker {
             prefetch: config.intake.prefetch,
             memory: config.intake.memory,
             captures: Captures::new(&config.amqp.exchanges),
+            store,
             health: Arc::clone(health),
         };
         let on_unroutable = config.release.on_unroutable;
