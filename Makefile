@@ -19,8 +19,9 @@ test-controls: ## break xdelay on purpose, one way at a time: its tests must not
 
 matrix: ## every crash point, with every action and arrangement; and the long runs
 	dev/services up
-	dev/services run main env TEST_MATRIX=all TEST_KILLS=20 \
-		cargo test --locked --test it -- --nocapture crash_points:: crash::kills_of_redis
+	dev/services run main env TEST_MATRIX=all TEST_KILLS=20 TEST_AT_ONCE=100000 \
+		cargo test --locked --test it -- --nocapture \
+		crash_points:: at_once:: crash::kills_of_redis
 
 SECONDS ?= 300
 chaos: ## three replicas through SECONDS of mishaps; SEED repeats a schedule

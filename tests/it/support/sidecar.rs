@@ -203,6 +203,14 @@ impl Sidecar {
         }
     }
 
+    /// The most memory it ever had, in KiB, as Linux counts it.
+    pub fn peak_memory(&self) -> u64 {
+        let pid = self.child.as_ref().expect("running").id();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// SIGTERM; answers whether it ended well.
     pub async fn stop(&mut self) -> bool {
         self.signal(Signal::SIGTERM);
