@@ -1,6 +1,6 @@
 # Everything a developer runs, by name. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-controls chaos fuzz test-compat stop lint bench
+.PHONY: help demo test test-controls matrix chaos fuzz test-compat stop lint bench
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -16,6 +16,12 @@ test: ## all tests, against Redis, RabbitMQ and Kafka started for them
 test-controls: ## break xdelay on purpose, one way at a time: its tests must notice each
 	dev/services up
 	dev/test-controls
+
+matrix: ## every crash point, with every action and arrangement; and the long runs
+	dev/services up
+	dev/services run main env TEST_MATRIX=all TEST_KILLS=20 TEST_AT_ONCE=100000 \
+		cargo test --locked --test it -- --nocapture \
+		crash_points:: at_once:: crash::kills_of_redis
 
 SECONDS ?= 300
 chaos: ## three replicas through SECONDS of mishaps; SEED repeats a schedule

@@ -20,6 +20,7 @@ pub use self::parts::{Parts, store};
 pub use self::watch::Watched;
 use crate::admin;
 use crate::config::{self, Config};
+use crate::crash::{self, Point};
 use crate::finding::Finding;
 use crate::health::START;
 use crate::intake::IntakeLoop;
@@ -167,6 +168,7 @@ async fn serve(
         () = until_done(&parts, &subject, || parts.bind(&*broker)) => {}
         () = intake.requested() => return None,
     }
+    crash::pass(Point::OpenedUnserved);
     let taking_in = IntakeLoop {
         broker,
         store: Arc::clone(&parts.store) as _,

@@ -14,6 +14,7 @@ use futures_util::future::join_all;
 
 use crate::broker::{Broker, Delivery, Receipt};
 use crate::config::OnInvalid;
+use crate::crash::{self, Point};
 use crate::delay::{When, Wish};
 use crate::destinations::Destinations;
 use crate::finding::Finding;
@@ -65,21 +66,24 @@ impl IntakeLoop {
                 tokio::time::sleep_until(gathered).await;
             }
         }
+        crash::pass(Point::StoppedUnflushed);
         intake.flush().await;
     }
 
     /// Makes one batch durable and acks it, destination by destination, side by side.
     pub async fn run_once(&self, batch: Vec<Delivery>, shutdown: &Shutdown) {
-        let mut by_destination: HashMap<Destination, Batch> = HashMap::new();
+        // What comes from no log has no mark to move: it is parked apart from what does.
+        let mut by_destination: HashMap<(Destination, bool), Batch> = HashMap::new();
         for delivery in batch {
             let destination = delivery.destination.clone();
             let origin = delivery.origin;
             let (entry, receipt) = self.read(delivery);
-            by_destination.entry(destination).or_default().push(entry, receipt, origin);
+            let batch = by_destination.entry((destination, origin.is_some())).or_default();
+            batch.push(entry, receipt, origin);
         }
         let secured = by_destination
             .into_iter()
-            .map(|(destination, batch)| self.secure(destination, batch, shutdown.clone()));
+            .map(|((destination, _), batch)| self.secure(destination, batch, shutdown.clone()));
         join_all(secured).await;
     }
 
@@ -102,6 +106,7 @@ impl IntakeLoop {
     /// Parks until it is done, or until shutdown while the store is away: then nothing is acked,
     /// and the broker delivers it again.
     async fn secure(&self, destination: Destination, mut batch: Batch, mut shutdown: Shutdown) {
+        crash::pass(Point::CapturedUnparked);
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
         let (alarm, parkings) = loop {
             let parked = async {
@@ -136,6 +141,7 @@ impl IntakeLoop {
             self.say_well(&destination, "parks again");
         }
         self.account(&destination, &batch.entries, &parkings);
+        crash::pass(Point::ParkedUnacked);
         for (receipt, parking) in batch.receipts.into_iter().zip(parkings.entries) {
             receipt.ack(parking.proof);
         }

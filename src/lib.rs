@@ -57,6 +57,7 @@
 //! | [`health`], [`finding`], [`metrics`], [`history`] | what xdelay knows of itself |
 //! | [`admin`] | what an operator sees and changes, over HTTP and on a page |
 //! | [`config`], [`app`] | what an operator sets; how it all is put together |
+//! | [`crash`] | where tests let it die; empty in every other build |
 
 #![forbid(unsafe_code)]
 
@@ -66,6 +67,7 @@ pub mod app;
 pub mod broker;
 pub mod clock;
 pub mod config;
+pub mod crash;
 pub mod delay;
 pub mod destinations;
 pub mod finding;

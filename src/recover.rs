@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::crash::{self, Point};
 use crate::destinations::Destinations;
 use crate::message::{Destination, Reason};
 use crate::metrics::Metrics;
@@ -64,6 +65,7 @@ impl RecoverLoop {
             tracing::warn!(%destination, buried = recovery.buried, "buried what ended its holders");
         }
         if recovery.recovered > 0 {
+            crash::pass(Point::RecoveredUnannounced);
             tracing::info!(%destination, recovered = recovery.recovered, "took over from a lost holder");
             if let Some(alarm) = self.destinations.alarm(destination) {
                 alarm.ring();

@@ -27,6 +27,7 @@ use crate::alarm::Alarm;
 use crate::broker::{Broker, NotReleased, Released};
 use crate::clock::{StoreClock, UnixMs};
 use crate::config;
+use crate::crash::{self, Point};
 use crate::finding::Finding;
 use crate::health::Health;
 use crate::message::{Destination, Reason};
@@ -207,6 +208,7 @@ impl ReleaseLoop {
             let late = |lease| (lease, Err(NotReleased::Late(reason.clone())));
             return (leases.into_iter().map(late).collect(), Some(permit));
         }
+        crash::pass(Point::ClaimedUnpublished);
         let broker = &self.shared.broker;
         let outcomes = broker.release(&self.destination, &leases, deadline).await;
         assert_eq!(outcomes.len(), leases.len(), "every lease has an outcome");

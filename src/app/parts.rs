@@ -48,7 +48,7 @@ impl Parts {
         health.expect(START);
         let metrics = Arc::new(Metrics::new(Arc::clone(&clock)));
         let store = store(config, &clock)?;
-        let amqp = amqp(config, &clock, &health, &metrics);
+        let amqp = amqp(config, &store, &clock, &health, &metrics);
         let kafka = kafka(config, &store, &clock, &health, &metrics)?;
         let all = amqp.clone().map(|it| it as Arc<dyn Broker>).into_iter();
         let brokers: Vec<_> = all.chain(kafka).collect();
@@ -141,12 +141,14 @@ impl Parts {
 /// RabbitMQ, where it has something to capture.
 fn amqp(
     config: &Config,
+    store: &Arc<dyn Steer>,
     clock: &Arc<StoreClock>,
     health: &Arc<Health>,
     metrics: &Arc<Metrics>,
 ) -> Option<Arc<AmqpBroker>> {
     let served = !config.amqp.exchanges.is_empty() || config.proxy.is_some();
-    served.then(|| Arc::new(AmqpBroker::new(config, Arc::clone(clock), health, metrics)))
+    let (store, clock) = (Arc::clone(store) as _, Arc::clone(clock));
+    served.then(|| Arc::new(AmqpBroker::new(config, store, clock, health, metrics)))
 }
 
 /// Kafka, where it has something to capture.

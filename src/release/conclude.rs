@@ -10,6 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::broker::Released;
 use crate::config::Retry;
+use crate::crash::{self, Point};
 use crate::message::{Destination, Reason};
 use crate::metrics::DestinationMetrics;
 use crate::retry::wait_after;
@@ -109,6 +110,15 @@ impl Conclusions {
         destination: &Destination,
         metrics: &DestinationMetrics,
     ) -> (Self, Option<Error>) {
+        for (some, point) in [
+            (!self.settled.is_empty(), Point::ConfirmedUnsettled),
+            (!self.postponed.is_empty(), Point::UnreleasedUnpostponed),
+            (!self.buried.is_empty(), Point::UnreleasedUnburied),
+        ] {
+            if some {
+                crash::pass(point);
+            }
+        }
         let (settled, postponed, buried) = tokio::join!(
             write(self.settled, |batch| store.settle(destination, batch)),
             write(self.postponed, |batch| store.postpone(destination, batch)),

@@ -24,7 +24,7 @@ pub trait Fixture: Send + Sync {
     fn broker(&self) -> Arc<dyn Broker>;
     /// Where messages are bound for.
     fn destination(&self) -> Destination;
-    /// Where to park what it captures; a broker that reads logs asks it where it stands.
+    /// Where to park what it captures; a real broker begins there before it hands anything out.
     fn store(&self) -> Arc<dyn Store> {
         store().0
     }

@@ -61,7 +61,11 @@ impl Fleet {
         let url = self.redis.url();
         eventually("nothing is left in the store", || async {
             let left = keyspace(&url, &prefix).await;
-            let kept = |key: &&String| !key.ends_with(":seq") && !key.ends_with(":claims");
+            let kept = |key: &&String| {
+                !["seq", "claims", "mark"]
+                    .iter()
+                    .any(|lasting| key.ends_with(&format!(":{lasting}")))
+            };
             let left: Vec<_> = left.keys().filter(kept).collect();
             left.is_empty().then_some(())
         })

@@ -3,11 +3,11 @@
 //! `TEST_MESSAGES` and `TEST_KILLS` make it longer, `TEST_SEED` repeats a run.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lapin::types::AMQPValue;
 
-use super::support::load::{Account, all_arrived, consume, effort, produce, seeded};
+use super::support::load::{Account, all_arrived, consume, effort, produce, produce_until, seeded};
 use super::support::rabbit::{OwnNode, Rabbit, headers};
 use super::support::redis::{PrivateRedis, connection};
 use super::support::sidecar::Sidecar;
@@ -82,6 +82,49 @@ async fn kills_of_redis_lose_nothing() {
     assert_eq!(account.confirmed(), messages);
     eprintln!("{messages} messages, {copies} copies");
     sidecar.ready().await;
+    consumer.abort();
+}
+
+/// With `durability = "none"` and `appendfsync everysec` messages may be lost: how many is printed.
+/// What is not lost is neither early nor invented, and nothing gets stuck.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_of_redis_under_everysec_lose_what_was_asked_for() {
+    seeded();
+    let everysec = ["--appendfsync", "everysec"];
+    let rabbit = Rabbit::connect().await;
+    let orders = rabbit.destination().await;
+    let redis = PrivateRedis::start(&everysec);
+    let mut sidecar = Sidecar::new(&[&orders]);
+    sidecar.set("REDIS__URL", &redis.url());
+    sidecar.set("REDIS__DURABILITY", "none");
+    sidecar.set("RELEASE__LEASE", "2s");
+    sidecar.start().await;
+    let (url, account) = (setting("TEST_AMQP_URL"), Arc::new(Account::default()));
+    let consumer = consume(&url, &orders, &account);
+    let kills = effort("TEST_KILLS", 3);
+    let end = Instant::now() + Duration::from_secs(2) * kills as u32;
+    let front = format!("xdelay.{orders}");
+    let produce = || produce_until(&url, &front, &account, end, Duration::ZERO);
+    // So many that something is on its way to the disk whenever Redis is killed.
+    let producers: Vec<_> = std::iter::repeat_with(produce).take(8).collect();
+    for _ in 0..kills {
+        a_while(1_000..2_500).await;
+        redis.kill();
+        a_while(0..300).await;
+        redis.start_again(&everysec);
+    }
+    for producer in producers {
+        producer.await.expect("produced");
+    }
+    sidecar.ready().await;
+    eventually_is(0.0, || async { sidecar.metrics(&["xdelay_parked", "xdelay_leased"]) }).await;
+    for queue in [format!("xdelay.park.{orders}"), orders.clone()] {
+        eventually_is(0, || rabbit.ready(&queue)).await;
+    }
+    let (lost, copies) = (account.missing(), account.copies());
+    let confirmed = account.confirmed();
+    eprintln!("{kills} kills: {lost} of {confirmed} messages lost, {copies} copies");
+    assert!(lost < confirmed);
     consumer.abort();
 }
 

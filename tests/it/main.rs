@@ -14,6 +14,8 @@
 //! | `proxy` | clients that change nothing but the URL |
 //! | `network` | bad weather between xdelay and its neighbours |
 //! | `crash` | kill -9 of everything, under load |
+//! | `crash_points` | a crash, a freeze or a stop between any two steps |
+//! | `at_once` | everything is due in the same millisecond |
 //! | `chaos` | three replicas, and a schedule of everything at once |
 //! | `kafka` | records, marks, refusals and crashes on a real Kafka |
 //! | `pages` | what documentation, alerts and dashboard say is so |
@@ -26,11 +28,13 @@
 #![allow(unreachable_pub, reason = "nothing is reached from outside a test binary")]
 
 mod admin;
+mod at_once;
 mod broker_contract;
 mod capture;
 mod chaos;
 mod command;
 mod crash;
+mod crash_points;
 mod embedded_faults;
 mod end_to_end;
 mod fidelity;

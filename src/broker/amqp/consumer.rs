@@ -21,6 +21,7 @@ use super::client::answer;
 use super::declare::{self, Mode};
 use super::ledger::Ledger;
 use super::link::Link;
+use super::term::{self, Term, Unbegun};
 use super::{quarantine, topology};
 use crate::broker::{Delivery, Receipt};
 use crate::config::Front;
@@ -29,6 +30,7 @@ use crate::health::Health;
 use crate::message::{Destination, Reason, Uid};
 use crate::retry::Backoff;
 use crate::shutdown::Shutdown;
+use crate::store::Store;
 
 /// The window of a consumer that does not know how large its messages are.
 const WINDOW_UNKNOWN: u16 = 64;
@@ -51,6 +53,14 @@ impl Queue {
         match self {
             Self::Park(destination) => topology::park(&destination.name),
             Self::Rescue => topology::RESCUE_QUEUE.to_owned(),
+        }
+    }
+
+    /// Which log of its destinations it is to the store.
+    fn log(&self) -> u32 {
+        match self {
+            Self::Park(_) => term::PARK,
+            Self::Rescue => term::RESCUE,
         }
     }
 
@@ -89,6 +99,8 @@ pub(super) struct Shared {
     /// Bytes that all consumers together may have unacked.
     pub memory: u64,
     pub captures: Captures,
+    /// Where terms begin.
+    pub store: Arc<dyn Store>,
     pub health: Arc<Health>,
 }
 
@@ -146,8 +158,11 @@ impl QueueConsumer {
         };
         let ledger = Arc::new(Ledger::new());
         let telling = ledger.keep_telling(&channel);
+        // Outlives the channel: who is cancelled before it lets another consume what comes later
+        // than what is still unacked here.
+        let mut consumer = None;
         let taking = async {
-            let end = self.take(&channel, &ledger, stop, backoff).await;
+            let end = self.take((&channel, &mut consumer), &ledger, stop, backoff).await;
             if matches!(end, End::Stopped) {
                 ledger.withhold(false);
                 // Acks go on until the intake has drained.
@@ -158,7 +173,7 @@ impl QueueConsumer {
         };
         let end = tokio::select! {
             end = taking => end,
-            told = telling => End::Lost(told.err().unwrap_or_else(|| "the channel is gone".into())),
+            told = telling => End::Lost(told.err().unwrap_or_else(|| why_gone(&ledger).into())),
         };
         ledger.close();
         if channel.status().connected() {
@@ -180,30 +195,35 @@ impl QueueConsumer {
     /// Takes deliveries window by window.
     async fn take(
         &self,
-        channel: &Channel,
+        (channel, held): (&Channel, &mut Option<Consumer>),
         ledger: &Arc<Ledger>,
         stop: &mut Shutdown,
         backoff: &mut Backoff,
     ) -> End {
         let mut window = self.shared.prefetch.min(WINDOW_UNKNOWN);
         loop {
-            let mut consumer = match self.subscribe(channel, window).await {
-                Ok(consumer) => consumer,
+            let consumer = match self.subscribe(channel, window).await {
+                Ok(consumer) => held.insert(consumer),
                 Err(why) => return End::Lost(why),
             };
+            let mut term = Term::new(self.queue.log(), window);
             backoff.reset();
             self.shared.health.report(Finding::good(self.queue.subject(), "consuming"));
             let mut sizes = Sizes::default();
             loop {
                 let delivery = tokio::select! {
                     biased;
-                    () = stop.requested() => return self.unsubscribe(channel, &consumer).await,
+                    () = stop.requested() => return End::Stopped,
                     delivery = consumer.next() => delivery,
                 };
                 match delivery {
                     Some(Ok(delivery)) => {
                         sizes.add(delivery.data.len());
-                        if let Err(end) = self.hand_out(delivery, ledger).await {
+                        let handed_out = tokio::select! {
+                            it = self.hand_out(delivery, ledger, channel, &mut term) => it,
+                            () = stop.requested() => return End::Stopped,
+                        };
+                        if let Err(end) = handed_out {
                             return end;
                         }
                     }
@@ -221,8 +241,8 @@ impl QueueConsumer {
             }
             let next = self.wanted(&sizes, window);
             let drained = tokio::select! {
-                drained = self.drain(channel, &mut consumer, ledger, window) => drained,
-                () = stop.requested() => return self.unsubscribe(channel, &consumer).await,
+                drained = self.drain((channel, consumer), ledger, &mut term, window) => drained,
+                () = stop.requested() => return End::Stopped,
             };
             if let Err(end) = drained {
                 return end;
@@ -248,16 +268,18 @@ impl QueueConsumer {
     /// consumer: nothing of ours is on its way to the store when another may take over.
     async fn drain(
         &self,
-        channel: &Channel,
-        consumer: &mut Consumer,
+        (channel, consumer): (&Channel, &mut Consumer),
         ledger: &Arc<Ledger>,
+        term: &mut Term,
         window: u16,
     ) -> Result<(), End> {
         ledger.withhold(true);
         let quiet = Duration::from_millis(200);
         while ledger.unacked() < usize::from(window) {
             match tokio::time::timeout(quiet, consumer.next()).await {
-                Ok(Some(Ok(delivery))) => self.hand_out(delivery, ledger).await?,
+                Ok(Some(Ok(delivery))) => {
+                    self.hand_out(delivery, ledger, channel, term).await?;
+                }
                 Ok(Some(Err(error))) => return Err(end_of(&error)),
                 Ok(None) => return Err(End::Lost("the broker cancelled the consumer".into())),
                 Err(_) => break,
@@ -267,8 +289,10 @@ impl QueueConsumer {
         let cancel = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default());
         answer("basic.cancel", cancel).await.map_err(End::Lost)?;
         while let Some(Ok(delivery)) = consumer.next().await {
-            self.hand_out(delivery, ledger).await?;
+            self.hand_out(delivery, ledger, channel, term).await?;
         }
+        // The next subscription begins another term, in which none of these could be parked.
+        ledger.all_secured().await;
         ledger.withhold(false);
         Ok(())
     }
@@ -285,13 +309,42 @@ impl QueueConsumer {
         answer("basic.consume", consume).await
     }
 
-    async fn unsubscribe(&self, channel: &Channel, consumer: &Consumer) -> End {
-        let cancel = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default());
-        let _ = answer("basic.cancel", cancel).await;
-        End::Stopped
+    /// Begins the term, however long the store is away: until then nothing is handed out, and the
+    /// broker keeps it.
+    async fn begin(
+        &self,
+        term: &mut Term,
+        destination: &Destination,
+        tag: u64,
+        channel: &Channel,
+    ) -> Result<(), End> {
+        let subject = format!("intake {destination}");
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
+        loop {
+            match term.begin(destination, tag, &*self.shared.store, channel).await {
+                Ok(()) if backoff.failures() == 0 => return Ok(()),
+                Ok(()) => {
+                    self.shared.health.report(Finding::good(subject, "parks again"));
+                    return Ok(());
+                }
+                Err(Unbegun::Channel(why)) => return Err(End::Lost(why)),
+                Err(Unbegun::Store(why)) => {
+                    let detail =
+                        format!("nothing is parked, the broker keeps what comes in: {why}");
+                    self.shared.health.report(Finding::bad(&*subject, detail));
+                    tokio::time::sleep(backoff.failed()).await;
+                }
+            }
+        }
     }
 
-    async fn hand_out(&self, delivery: message::Delivery, ledger: &Arc<Ledger>) -> Result<(), End> {
+    async fn hand_out(
+        &self,
+        delivery: message::Delivery,
+        ledger: &Arc<Ledger>,
+        channel: &Channel,
+        term: &mut Term,
+    ) -> Result<(), End> {
         let message::Delivery { delivery_tag, exchange, routing_key, properties, data, .. } =
             delivery;
         let destination = self.queue.destination(exchange.as_str());
@@ -310,6 +363,8 @@ impl QueueConsumer {
         if !ledger.delivered(delivery_tag) {
             return Err(End::Lost(format!("delivery {delivery_tag} came out of turn")));
         }
+        self.begin(term, &destination, delivery_tag, channel).await?;
+        let origin = term.origin(&destination, delivery_tag);
         let receipt = Receipt::new(uid.clone(), Arc::clone(ledger) as _, delivery_tag);
         let delivery = Delivery {
             destination,
@@ -318,7 +373,7 @@ impl QueueConsumer {
             priority: captured.priority,
             wish: if undestined { Err(undestined_reason()) } else { captured.wish },
             delay_ms: captured.delay_ms,
-            origin: None,
+            origin: Some(origin),
             receipt,
         };
         let sent = self.deliveries.send(delivery).await;
@@ -335,6 +390,14 @@ impl QueueConsumer {
         );
         let finding = Finding::bad(format!("policy {queue}"), detail);
         self.shared.health.report_for(finding, POLICY_REMEMBERED);
+    }
+}
+
+fn why_gone(ledger: &Ledger) -> &'static str {
+    if ledger.is_moved() {
+        "the store parks for another consumer of it, or was emptied or rolled back: consumes anew"
+    } else {
+        "the channel is gone"
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::client::answer;
 use crate::broker;
+use crate::crash::{self, Point};
 
 /// The deliveries of one channel that are not yet acked.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ struct State {
     withheld: bool,
     /// The channel is gone: nobody can be told any more.
     gone: bool,
+    /// The store parks for another term: the channel is of no use any more.
+    moved: bool,
 }
 
 impl Ledger {
@@ -49,6 +52,7 @@ impl Ledger {
                 told: 0,
                 withheld: false,
                 gone: false,
+                moved: false,
             }),
             more_safe: Notify::new(),
             changed: Notify::new(),
@@ -87,6 +91,11 @@ impl Ledger {
         self.changed.notify_waiters();
     }
 
+    /// Whether the store refused what was handed out.
+    pub(super) fn is_moved(&self) -> bool {
+        self.state().moved
+    }
+
     /// Waits until nothing is left to secure, or the channel is gone.
     pub(super) async fn all_secured(&self) {
         self.wait_until(|state| state.unsecured == 0).await;
@@ -117,6 +126,7 @@ impl Ledger {
             };
             let options = BasicAckOptions { multiple: true };
             answer("acking", channel.basic_ack(tag, options)).await?;
+            crash::pass(Point::AckedUnnoted);
             self.state().told = tag;
             self.changed.notify_waiters();
         }
@@ -168,6 +178,11 @@ impl broker::Ledger for Ledger {
 
     fn is_void(&self) -> bool {
         self.state().gone
+    }
+
+    fn moved(&self) {
+        self.state().moved = true;
+        self.close();
     }
 }
 

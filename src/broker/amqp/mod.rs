@@ -31,6 +31,7 @@ pub mod script;
 mod scripted;
 pub(crate) mod stamp;
 pub(crate) mod table;
+mod term;
 mod topology;
 
 use std::collections::HashSet;
@@ -58,7 +59,7 @@ use crate::finding::Finding;
 use crate::health::Health;
 use crate::message::{BrokerKind, Destination};
 use crate::metrics::Metrics;
-use crate::store::Lease;
+use crate::store::{Lease, Store};
 
 /// Deliveries on their way from consumers to the intake loop.
 const CHANNEL_BOUND: usize = 512;
@@ -78,6 +79,7 @@ impl AmqpBroker {
     /// Connects to nothing yet.
     pub fn new(
         config: &Config,
+        store: Arc<dyn Store>,
         clock: Arc<StoreClock>,
         health: &Arc<Health>,
         metrics: &Arc<Metrics>,
@@ -96,6 +98,7 @@ impl AmqpBroker {
             prefetch: config.intake.prefetch,
             memory: config.intake.memory,
             captures: Captures::new(&config.amqp.exchanges),
+            store,
             health: Arc::clone(health),
         };
         let on_unroutable = config.release.on_unroutable;

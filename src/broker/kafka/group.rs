@@ -23,6 +23,7 @@ use super::link::say;
 use super::partition::Partition;
 use super::topology;
 use crate::broker::Delivery;
+use crate::crash::{self, Point};
 use crate::health::Health;
 use crate::message::Destination;
 
@@ -150,10 +151,11 @@ fn add(safe: &mut TopicPartitionList, topic: &str, partition: &mut Partition) {
 
 /// Nothing depends on it but what others see of our progress: reading goes on at the marks.
 fn commit(consumer: &BaseConsumer<Group>, safe: &TopicPartitionList, mode: CommitMode) {
-    if safe.count() > 0
-        && let Err(error) = consumer.commit(safe, mode)
-    {
-        tracing::debug!(%error, "the group was not told");
+    if safe.count() > 0 {
+        if let Err(error) = consumer.commit(safe, mode) {
+            tracing::debug!(%error, "the group was not told");
+        }
+        crash::pass(Point::AckedUnnoted);
     }
 }
 

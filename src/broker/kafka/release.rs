@@ -18,6 +18,7 @@ use super::link::{Link, Producer};
 use super::outgoing;
 use super::refusal;
 use crate::broker::{NotReleased, Released};
+use crate::crash::{self, Point};
 use crate::message::{Content, Destination, Reason};
 use crate::store::Lease;
 
@@ -132,6 +133,7 @@ impl Releaser {
     /// Waits for a record's delivery report. The one place where a release is proven: all replicas
     /// that must have it do.
     async fn report(&self, lease: &Lease, report: DeliveryFuture, deadline: Instant) -> Outcome {
+        crash::pass(Point::PublishedUnconfirmed);
         match timeout_at(deadline.into(), report).await {
             Ok(Ok(Ok(_))) => {
                 self.link.is_well();

@@ -37,6 +37,7 @@ use super::{
 };
 use crate::broker::Released;
 use crate::clock::{StoreClock, UnixMs, host_now, millis};
+use crate::crash::{self, Point};
 use crate::finding::Finding;
 use crate::message::{BrokerKind, Destination, ProducerId, Reason};
 
@@ -77,6 +78,7 @@ impl EmbeddedStore {
         let recovery = give_back_all(&database).map_err(|error| place.in_words(&error))?;
         let Recovery { recovered, buried } = recovery;
         if recovery != Recovery::default() {
+            crash::pass(Point::RecoveredUnannounced);
             tracing::warn!(recovered, buried, "the last process was lost with these in hand");
         }
         let writer = Writer::start(Arc::clone(&place), database)
@@ -180,9 +182,11 @@ impl Store for EmbeddedStore {
             }
             let is_known = |index| stretches.is_known(index);
             let applied = park::park(page, room, &entries, is_known, now)?;
+            crash::pass(Point::ParkedUnanswered);
             Ok(Ok((applied, now + 1)))
         });
         let (applied, now) = applied.await??;
+        crash::pass(Point::ParkedUnproven);
         Ok(Parkings::prove(batch, applied.outcomes, now, applied.earliest_due))
     }
 
@@ -215,7 +219,9 @@ impl Store for EmbeddedStore {
                 conclude::settle(page, room, &stub, id.as_ref().map(ProducerId::as_str))
             })
         });
-        done(answer.await, batch)
+        let answer = answer.await;
+        crash::pass(Point::SettledUnanswered);
+        done(answer, batch)
     }
 
     async fn postpone(

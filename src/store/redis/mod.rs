@@ -34,6 +34,7 @@ use super::{
 use crate::broker::Released;
 use crate::clock::{StoreClock, millis};
 use crate::config::Durability;
+use crate::crash::{self, Point};
 use crate::finding::Finding;
 use crate::message::{BrokerKind, Destination, ProducerId, Reason};
 
@@ -296,7 +297,9 @@ impl Store for RedisStore {
                 call.arg(ticket.id().map_or("", ProducerId::as_str));
             },
         };
-        self.conclude(destination, batch, &how).await
+        let settled = self.conclude(destination, batch, &how).await;
+        crash::pass(Point::SettledUnanswered);
+        settled
     }
 
     async fn postpone(

@@ -8,6 +8,7 @@ use futures_util::future::try_join_all;
 
 use super::keys::Bucket;
 use super::{RedisStore, Settings, answers, arguments};
+use crate::crash::{self, Point};
 use crate::message::Destination;
 use crate::store::mark::Stretches;
 use crate::store::{Entry, Error, Origin, Parkings, Stand};
@@ -74,8 +75,9 @@ impl RedisStore {
         }
         let Settings { durability, min_replicas, .. } = self.settings;
         let asked = Instant::now();
-        let answer =
-            self.scripts.park.run_durably(&self.parks, call, durability, min_replicas).await?;
+        let park = self.scripts.park.run_durably(&self.parks, call, durability, min_replicas);
+        let answer = crash::sent(Point::ParkedUnanswered, park).await?;
+        crash::pass(Point::ParkedUnproven);
         let parked = match answers::parked(answer, entries)? {
             Ok(parked) => parked,
             Err(stands) => return Ok(Err(stands)),

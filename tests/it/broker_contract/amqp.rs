@@ -14,14 +14,17 @@ use xdelay::config::{Config, Sources};
 use xdelay::health::Health;
 use xdelay::message::Destination;
 use xdelay::metrics::Metrics;
+use xdelay::store::Store;
 
 use super::Fixture;
 use crate::support::rabbit::{Inbox, Rabbit, headers};
+use crate::support::redis::store;
 use crate::support::{eventually, setting};
 
 struct RabbitMq {
     rabbit: Rabbit,
     exchange: String,
+    store: Arc<dyn Store>,
     inbox: Mutex<(Inbox, Vec<String>)>,
 }
 
@@ -30,7 +33,7 @@ impl RabbitMq {
         let rabbit = Rabbit::connect().await;
         let exchange = rabbit.destination().await;
         let inbox = Mutex::new((rabbit.consume(&exchange).await, Vec::new()));
-        Self { rabbit, exchange, inbox }
+        Self { rabbit, exchange, store: store().0, inbox }
     }
 }
 
@@ -46,11 +49,16 @@ impl Fixture for RabbitMq {
         let file = None;
         let config = Config::load(Sources { file, env, overrides: Vec::new() }).expect("valid");
         let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
-        Arc::new(AmqpBroker::new(&config, Arc::new(StoreClock::new()), &health, &metrics))
+        let (store, clock) = (Arc::clone(&self.store), Arc::new(StoreClock::new()));
+        Arc::new(AmqpBroker::new(&config, store, clock, &health, &metrics))
     }
 
     fn destination(&self) -> Destination {
         Destination::amqp(&self.exchange)
+    }
+
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
     }
 
     async fn publish(&self, body: &str, delay_ms: u64) {

@@ -13,6 +13,7 @@ use xdelay::config::{Config, Sources};
 use xdelay::health::Health;
 use xdelay::message::Uid;
 use xdelay::metrics::Metrics;
+use xdelay::store::embedded::EmbeddedStore;
 
 use super::support::proxied;
 use crate::support::rabbit::{Rabbit, header, headers};
@@ -115,7 +116,9 @@ async fn intake(exchange: &str) -> Box<dyn Intake> {
     let env = set.map(|(name, value)| (name.to_owned(), value)).into();
     let config = Config::load(Sources { file: None, env, overrides: Vec::new() }).expect("valid");
     let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
-    AmqpBroker::new(&config, Arc::new(StoreClock::new()), &health, &metrics).intake().await
+    let store = EmbeddedStore::in_memory(Arc::default()).expect("a store");
+    let clock = Arc::new(StoreClock::new());
+    AmqpBroker::new(&config, Arc::new(store), clock, &health, &metrics).intake().await
 }
 
 /// The uids of the next captures, none of them acked.

@@ -66,11 +66,19 @@ impl Account {
 
     /// Nothing lost, nothing invented, nothing early; answers how many copies were too many.
     pub fn settle_up(&self) -> usize {
-        let sent = self.sent.lock().expect("not poisoned");
+        {
+            let sent = self.sent.lock().expect("not poisoned");
+            let arrived = self.arrived.lock().expect("not poisoned");
+            let lost: Vec<_> = sent.iter().filter(|id| !arrived.contains_key(*id)).collect();
+            assert!(lost.is_empty(), "{} lost: {:?}", lost.len(), &lost[..lost.len().min(9)]);
+        }
+        self.copies()
+    }
+
+    /// The same of what has arrived, whatever is lost.
+    pub fn copies(&self) -> usize {
         let arrived = self.arrived.lock().expect("not poisoned");
         let tried = self.tried.lock().expect("not poisoned");
-        let lost: Vec<_> = sent.iter().filter(|id| !arrived.contains_key(*id)).collect();
-        assert!(lost.is_empty(), "{} lost: {:?}", lost.len(), &lost[..lost.len().min(9)]);
         let mut copies = 0;
         for (id, times) in arrived.iter() {
             let (published, delay) = tried.get(id).expect("nothing is invented");
@@ -116,7 +124,8 @@ fn produce_while(
 ) -> JoinHandle<()> {
     let (url, exchange, account) = (url.to_owned(), exchange.to_owned(), Arc::clone(account));
     tokio::spawn(async move {
-        let (mut next, mut tries) = (0, 0);
+        // Several may produce for one account.
+        let (who, mut next, mut tries) = (fastrand::u32(..), 0, 0);
         while more(next) {
             let Ok(connection) = connect(&url).await else { continue };
             let Ok(channel) = connection.create_channel().await else { continue };
@@ -125,7 +134,7 @@ fn produce_while(
             while more(next) {
                 // A new body for every try: one that was not confirmed may have arrived too.
                 tries += 1;
-                let (id, delay) = (format!("{next}.{tries}"), fastrand::u64(1..3_000));
+                let (id, delay) = (format!("{who:x}.{next}.{tries}"), fastrand::u64(1..3_000));
                 let published = now_ms();
                 account.tried.lock().expect("not poisoned").insert(id.clone(), (published, delay));
                 let properties = delayed(&id, delay);

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -65,6 +65,14 @@ impl Sidecar {
         self.settings.push((name.to_owned(), value.to_owned()));
     }
 
+    /// Where the next process crashes, as `xdelay::crash` says it; empty: nowhere.
+    pub fn crash_at(&mut self, plan: &str) {
+        self.settings.retain(|(known, _)| known != "CRASH_AT");
+        if !plan.is_empty() {
+            self.set_env("CRASH_AT", plan);
+        }
+    }
+
     /// In this directory instead of Redis.
     pub fn park_in(&mut self, directory: &std::path::Path) {
         self.settings.retain(|(name, _)| !name.starts_with("XDELAY_REDIS__"));
@@ -118,8 +126,14 @@ impl Sidecar {
 
     /// A gauge or counter, summed over its labels.
     pub fn metric(&self, name: &str) -> f64 {
+        self.metrics(&[name])
+    }
+
+    /// The sum of several at one moment.
+    pub fn metrics(&self, names: &[&str]) -> f64 {
         let (_, body) = self.get("/metrics").expect("metrics");
-        let ours = body.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        let is_ours = |line: &&str| names.iter().any(|name| line.starts_with(&format!("{name}{{")));
+        let ours = body.lines().filter(is_ours);
         ours.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
@@ -189,15 +203,28 @@ impl Sidecar {
         }
     }
 
+    /// The most memory it ever had, in KiB, as Linux counts it.
+    pub fn peak_memory(&self) -> u64 {
+        let pid = self.child.as_ref().expect("running").id();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// SIGTERM; answers whether it ended well.
     pub async fn stop(&mut self) -> bool {
         self.signal(Signal::SIGTERM);
+        self.ended().await.success()
+    }
+
+    /// Waits for its end, whatever brings it about.
+    pub async fn ended(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("running");
-        let ended = eventually("it stops", || {
+        let ended = eventually("it ends", || {
             let ended = child.try_wait().expect("a status");
             async move { ended }
         });
-        ended.await.success()
+        ended.await
     }
 
     /// All it has logged.

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::End;
 use super::channel::State;
 use crate::broker::amqp::raw;
+use crate::crash::{self, Point};
 
 /// Whole messages for one channel.
 pub(super) struct Chunk {
@@ -33,17 +34,17 @@ pub(super) async fn write(
         let next = async {
             tokio::select! {
                 biased;
-                control = controls.recv() => control,
+                control = controls.recv() => control.map(|control| (control, false)),
                 chunk = chunks.recv() => chunk.map(|Chunk { bytes, channel }| {
-                    if channel.is_over() { Vec::new() } else { bytes }
+                    if channel.is_over() { (Vec::new(), false) } else { (bytes, true) }
                 }),
             }
         };
-        let bytes = match timeout(quiet, next).await {
-            Ok(Some(bytes)) => bytes,
+        let (bytes, publishes) = match timeout(quiet, next).await {
+            Ok(Some(next)) => next,
             Ok(None) => return End::Lost("closed".to_owned()),
             Err(_) if heartbeat.is_none() => continue,
-            Err(_) => raw::encode(&AMQPFrame::Heartbeat).unwrap_or_default(),
+            Err(_) => (raw::encode(&AMQPFrame::Heartbeat).unwrap_or_default(), false),
         };
         let written = async {
             to.write_all(&bytes).await?;
@@ -51,6 +52,9 @@ pub(super) async fn write(
         };
         if let Err(error) = written.await {
             return End::Lost(error.to_string());
+        }
+        if publishes {
+            crash::pass(Point::PublishedUnconfirmed);
         }
     }
 }

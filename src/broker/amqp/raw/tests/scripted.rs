@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use amq_protocol::frame::{AMQPFrame, parse_frame};
+use amq_protocol::frame::AMQPFrame;
 use amq_protocol::protocol::{AMQPClass, basic, channel, connection};
 use lapin::uri::AMQPUri;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::super::{RawConsumer, RawError, encode};
+use super::super::{RawConsumer, RawError};
 use super::{correlated, delivery, message};
 use crate::broker::amqp::scripted::Broker;
 
