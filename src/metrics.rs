@@ -33,6 +33,7 @@ pub struct Metrics {
     released: Family<Labels, Counter>,
     cancelled: Family<Labels, Counter>,
     replaced: Family<Labels, Counter>,
+    refused: Family<Labels, Counter>,
     dropped: Family<Labels, Counter>,
     postponed: Family<Labels, Counter>,
     buried: Family<Labels, Counter>,
@@ -72,6 +73,7 @@ impl Metrics {
             released: Family::default(),
             cancelled: Family::default(),
             replaced: Family::default(),
+            refused: Family::default(),
             dropped: Family::default(),
             postponed: Family::default(),
             buried: Family::default(),
@@ -109,6 +111,8 @@ impl Metrics {
         to.register("released", "Messages published and confirmed", self.released.clone());
         to.register("cancelled", "Parked messages ended by a cancel", self.cancelled.clone());
         to.register("replaced", "Parked messages replaced under their id", self.replaced.clone());
+        let help = "Replaces and cancels of what carries another user-id, by step";
+        to.register("refused", help, self.refused.clone());
         to.register("dropped", "Unroutable messages dropped, as configured", self.dropped.clone());
         to.register("postponed", "Releases put off, by reason", self.postponed.clone());
         to.register("buried", "Messages kept as dead, by reason", self.buried.clone());
@@ -152,6 +156,7 @@ impl Metrics {
                 missed: self.missed.clone(),
                 recreated: self.recreated.clone(),
                 lateness: self.lateness.get_or_create(&labels).clone(),
+                refused: self.refused.clone(),
                 postponed: self.postponed.clone(),
                 buried: self.buried.clone(),
                 labels,
@@ -230,6 +235,7 @@ pub struct DestinationMetrics {
     missed: Family<Labels, Counter>,
     recreated: Family<Labels, Counter>,
     lateness: Histogram,
+    refused: Family<Labels, Counter>,
     postponed: Family<Labels, Counter>,
     buried: Family<Labels, Counter>,
     destination: Destination,
@@ -274,7 +280,11 @@ impl DestinationMetrics {
                 let Entry::Cancel { id, .. } = entry else { return };
                 self.cancelled(None, Some(id.clone()), outcome == Outcome::CancelledLeased);
             }
-            Outcome::Parked(_) | Outcome::Known | Outcome::Buried | Outcome::UnknownId => {}
+            Outcome::Parked(_)
+            | Outcome::Known
+            | Outcome::Buried
+            | Outcome::UnknownId
+            | Outcome::NotYours => {}
         }
     }
 
@@ -298,6 +308,13 @@ impl DestinationMetrics {
     /// An operator changed when a message is due.
     pub fn steered(&self, uid: Uid, id: Option<ProducerId>, what: What) {
         self.note(Some(uid), id, what);
+    }
+
+    /// A replace or a cancel that was not its producer's to ask for.
+    pub fn refused(&self, step: &str) {
+        let mut labels = self.labels.clone();
+        labels.push(("step", step.to_owned()));
+        self.refused.get_or_create(&labels).inc();
     }
 
     /// A message that no queue wanted was dropped, as configured.
@@ -364,6 +381,7 @@ mod tests {
     use super::*;
     use crate::delay::When;
     use crate::message::{AmqpContent, Content, Message};
+    use crate::store::Author;
 
     #[test]
     fn names_are_those_of_the_contract() {
@@ -378,7 +396,7 @@ mod tests {
         };
         of.released(vec![(message.uid.clone(), None, 1_000)], 1_004);
         of.buried(&message.uid, None, &Reason::new("invalid", "x"));
-        let entry = Entry::Park { message, when: When::AtOnce, priority: 0 };
+        let entry = Entry::Park { message, when: When::AtOnce, priority: 0, by: Author::Producer };
         of.taken_in(1);
         of.captured(&entry, Outcome::Replaced(1));
         of.postponed(&Reason::new("unroutable", "x"));
