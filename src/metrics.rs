@@ -14,6 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::clock::{StoreClock, UnixMs};
+use crate::dead::{self, DeadMax};
 use crate::finding::{Finding, Grade};
 use crate::history::{History, What};
 use crate::message::{Destination, ProducerId, Reason, Uid};
@@ -46,6 +47,7 @@ pub struct Metrics {
     parked: Family<Labels, Gauge>,
     leased: Family<Labels, Gauge>,
     dead: Family<Labels, Gauge>,
+    dead_full: Family<Labels, Gauge>,
     overdue: Family<Labels, Gauge>,
     paused: Family<Labels, Gauge>,
     oldest_overdue: Family<Labels, Gauge>,
@@ -86,6 +88,7 @@ impl Metrics {
             parked: Family::default(),
             leased: Family::default(),
             dead: Family::default(),
+            dead_full: Family::default(),
             overdue: Family::default(),
             paused: Family::default(),
             oldest_overdue: Family::default(),
@@ -129,6 +132,8 @@ impl Metrics {
         to.register("parked", "Messages waiting for their due", self.parked.clone());
         to.register("leased", "Messages being released", self.leased.clone());
         to.register("dead", "Messages buried", self.dead.clone());
+        let help = "1 while there are as many dead as release.dead_max";
+        to.register("dead_full", help, self.dead_full.clone());
         to.register("overdue", "Parked messages that may be tried now", self.overdue.clone());
         to.register("paused", "1 while an operator holds releases back", self.paused.clone());
         let help = "How long the first parked message could have been tried";
@@ -173,7 +178,7 @@ impl Metrics {
     }
 
     /// Shows what the store counted.
-    pub fn show_census(&self, destination: &Destination, census: &Census) {
+    pub fn show_census(&self, destination: &Destination, census: &Census, dead_max: DeadMax) {
         let labels = labels(destination);
         let set = |family: &Family<Labels, Gauge>, count: u64| {
             family.get_or_create(&labels).set(count as i64);
@@ -181,6 +186,7 @@ impl Metrics {
         set(&self.parked, census.parked);
         set(&self.leased, census.leased);
         set(&self.dead, census.dead);
+        set(&self.dead_full, u64::from(dead::room(dead_max, census.dead) == 0));
         set(&self.overdue, census.overdue);
         set(&self.paused, u64::from(census.paused));
         let waited = census.next.map_or(0, |next| census.now.saturating_sub(next));
@@ -400,7 +406,7 @@ mod tests {
         of.taken_in(1);
         of.captured(&entry, Outcome::Replaced(1));
         of.postponed(&Reason::new("unroutable", "x"));
-        metrics.show_census(&destination, &Census { parked: 3, ..Census::default() });
+        metrics.show_census(&destination, &Census { parked: 3, ..Census::default() }, None);
         let text = metrics.render();
         let at = "broker=\"amqp\",destination=\"orders\"";
         for line in [

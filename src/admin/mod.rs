@@ -49,6 +49,7 @@ use crate::broker::Broker;
 use crate::clock::StoreClock;
 use crate::config::Secret;
 use crate::destinations::Destinations;
+use crate::dead::DeadMax;
 use crate::health::Health;
 use crate::history::History;
 use crate::message::Destination;
@@ -80,6 +81,8 @@ pub struct State {
     /// `delay.max`
     pub max_delay_ms: u64,
     /// What a request must carry, if anything.
+    /// `release.dead_max`
+    pub dead_max: DeadMax,
     pub token: Option<Secret>,
     /// What a request that only looks may carry instead.
     pub read_token: Option<Secret>,
