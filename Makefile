@@ -5,7 +5,7 @@
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: ## show delayed messages arriving (BROKER=kafka, STORE=embedded, PROXY=1)
+demo: ## show delayed messages arriving, then the web page (BROKER=kafka, STORE=embedded, PROXY=1)
 	BROKER=$(BROKER) STORE=$(STORE) PROXY=$(PROXY) dev/demo
 
 test: ## all tests, against Redis, RabbitMQ and Kafka started for them
@@ -39,7 +39,8 @@ test-compat: ## the broker-facing tests, with newest RabbitMQ and Redis, then Va
 	SERVICES=$(COMPAT) REDIS_FLAVOUR=valkey dev/services up valkey 17381 17674 none
 	dev/services run valkey $(compat) $(store_tests)
 
-stop: ## end all servers that the targets above started; their data goes too
+stop: ## end the demo's xdelay and all servers that the targets above started; their data goes too
+	dev/demo stop
 	dev/services down
 
 lint: ## formatting, clippy and documentation, warnings being errors
