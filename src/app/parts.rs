@@ -139,6 +139,7 @@ impl Parts {
             loopback: config.admin.listen.ip().to_canonical().is_loopback(),
             shutdown,
             turns: Semaphore::new(admin::TURNS),
+            bodies: Semaphore::new(admin::BODIES),
             watchers: Arc::new(Semaphore::new(admin::WATCHERS)),
         })
     }
