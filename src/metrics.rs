@@ -3,6 +3,8 @@
 //! Counters and the lateness histogram are fed by the loops; the gauges of what is parked are
 //! read from the store when somebody looks, so that they equal it.
 
+mod proxy;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+pub use self::proxy::{OpenConnection, ProxyMetrics, TurnedAway};
 use crate::clock::{StoreClock, UnixMs};
 use crate::dead::{self, DeadMax};
 use crate::finding::{Finding, Grade};
@@ -54,6 +57,7 @@ pub struct Metrics {
     due_in: Family<Labels, Gauge>,
     healthy: Family<Labels, Gauge>,
     reconnects: Family<Labels, Counter>,
+    proxy: ProxyMetrics,
     of: Mutex<HashMap<Destination, Arc<DestinationMetrics>>>,
     history: Arc<History>,
 }
@@ -95,6 +99,7 @@ impl Metrics {
             due_in: Family::default(),
             healthy: Family::default(),
             reconnects: Family::default(),
+            proxy: ProxyMetrics::default(),
             of: Mutex::default(),
             history: Arc::new(History::new(clock)),
         };
@@ -142,6 +147,7 @@ impl Metrics {
         to.register("due_in_seconds", help, self.due_in.clone());
         to.register("healthy", "1 while a part is well, 0 while it is not", self.healthy.clone());
         to.register("reconnects", "Connections made anew", self.reconnects.clone());
+        self.proxy.register(to);
     }
 
     /// The counters of one destination.
@@ -170,6 +176,11 @@ impl Metrics {
             })
         });
         Arc::clone(metrics)
+    }
+
+    /// What is counted of the proxy.
+    pub fn proxy(&self) -> &ProxyMetrics {
+        &self.proxy
     }
 
     /// A connection was made anew.

@@ -5,7 +5,8 @@ use std::path::Path;
 const RELIABILITY: &str = include_str!("../../docs/reliability.md");
 const ALERTS: &str = include_str!("../../ops/alerts.yml");
 const DASHBOARD: &str = include_str!("../../ops/dashboard.json");
-const METRICS: &str = include_str!("../../src/metrics.rs");
+const METRICS: &str =
+    concat!(include_str!("../../src/metrics.rs"), include_str!("../../src/metrics/proxy.rs"));
 const RUNBOOKS: &str = include_str!("../../docs/runbooks.md");
 
 /// The source of a module of this binary, its sub-modules included.

@@ -189,6 +189,17 @@ impl Sidecar {
         }
     }
 
+    /// Bytes of memory that it holds.
+    pub fn memory(&self) -> u64 {
+        let pid = self.child.as_ref().expect("running").id();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib: u64 = line
+            .and_then(|line| line.split_whitespace().next()?.parse().ok())
+            .expect("Linux says how much");
+        kib << 10
+    }
+
     /// SIGTERM; answers whether it ended well.
     pub async fn stop(&mut self) -> bool {
         self.signal(Signal::SIGTERM);
