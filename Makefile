@@ -1,6 +1,6 @@
 # Everything a developer runs, by name. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-controls chaos fuzz test-compat stop lint bench
+.PHONY: help demo test test-controls chaos fuzz test-compat pictures stop lint bench
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -25,6 +25,11 @@ chaos: ## three replicas through SECONDS of mishaps; SEED repeats a schedule
 
 fuzz: ## feed the proxy's walk over frames with nonsense for SECONDS; needs nightly and cargo-fuzz
 	cargo +nightly fuzz run frames -- -max_total_time=$(SECONDS)
+
+pictures: ## take the pictures of the operator's guide anew, from the tests of the web page
+	dev/install tests
+	dev/services up
+	dev/pictures
 
 # COMPAT=docker uses container images instead of a Debian sid root.
 COMPAT ?= sid
