@@ -1,11 +1,11 @@
 # Everything a developer runs, by name. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-controls matrix chaos fuzz test-compat stop lint bench
+.PHONY: help demo test test-controls matrix chaos fuzz test-compat pictures stop lint bench
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: ## show delayed messages arriving (BROKER=kafka, STORE=embedded, PROXY=1)
+demo: ## show delayed messages arriving, then the web page (BROKER=kafka, STORE=embedded, PROXY=1)
 	BROKER=$(BROKER) STORE=$(STORE) PROXY=$(PROXY) dev/demo
 
 test: ## all tests, against Redis, RabbitMQ and Kafka started for them
@@ -32,6 +32,11 @@ chaos: ## three replicas through SECONDS of mishaps; SEED repeats a schedule
 fuzz: ## feed the proxy's walk over frames with nonsense for SECONDS; needs nightly and cargo-fuzz
 	cargo +nightly fuzz run frames -- -max_total_time=$(SECONDS)
 
+pictures: ## take the pictures of the operator's guide anew, from the tests of the web page
+	dev/install tests
+	dev/services up
+	dev/pictures
+
 # COMPAT=docker uses container images instead of a Debian sid root.
 COMPAT ?= sid
 compat = cargo test --locked --test it -- --skip kafka
@@ -45,7 +50,8 @@ test-compat: ## the broker-facing tests, with newest RabbitMQ and Redis, then Va
 	SERVICES=$(COMPAT) REDIS_FLAVOUR=valkey dev/services up valkey 17381 17674 none
 	dev/services run valkey $(compat) $(store_tests)
 
-stop: ## end all servers that the targets above started; their data goes too
+stop: ## end the demo's xdelay and all servers that the targets above started; their data goes too
+	dev/demo stop
 	dev/services down
 
 lint: ## formatting, clippy and documentation, warnings being errors

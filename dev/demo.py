@@ -2,12 +2,14 @@
 
 Usage:  demo.py declare   the exchange and the queue that an application has anyway
         demo.py run       publish, consume, print; fails when a message is missing or early
+        demo.py fill      publish what is due in minutes to hours, and one that is no delay
 
 It finds RabbitMQ through TEST_AMQP_URL (`dev/services run main` sets it). The only traces of
 xdelay are the exchange published to, `xdelay.orders` instead of `orders`, and names of headers.
 With DEMO_PROXY (host:port) it publishes by way of xdelay's proxy: then it is `orders` itself.
 """
 
+import json
 import os
 import queue
 import sys
@@ -136,6 +138,34 @@ def messages():
     ]
 
 
+def to_look_at():
+    """What waits while somebody looks around: id, headers and body of each."""
+    minutes = [2, 3, 5, 5, 8, 10, 15, 15, 15, 20, 30, 30, 45, 60, 60, 60, 90, 120, 180, 240, 360, 720]
+    for number, minute in enumerate(minutes, start=1001):
+        order = f"order-{number}"
+        headers = {"x-delay": minute * 60_000, "x-delay-id": order}
+        yield order, headers, {"order": number, "remind": f"after {minute} min"}
+    # No delay that anybody could understand: it is kept as dead, with the reason.
+    yield "order-1000", {"x-delay": "soon"}, {"order": 1000, "remind": "soon"}
+
+
+def fill():
+    with connect_to_publish() as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for order, headers, body in to_look_at():
+            properties = pika.BasicProperties(
+                message_id=order, content_type="application/json", delivery_mode=2, headers=headers
+            )
+            channel.basic_publish(PUBLISH_TO, "order.remind", json.dumps(body).encode(), properties)
+    say_filled()
+
+
+def say_filled():
+    count = len(list(to_look_at())) - 1
+    print(f"{count} messages parked for the next minutes to hours, and one dead letter")
+
+
 def collect(arrivals, expected):
     by_id = {message.id: message for message in expected}
     deadline = time.time() + max(message.after or 0 for message in expected) + PATIENCE
@@ -193,7 +223,7 @@ def conclude(published, where):
 
 
 if __name__ == "__main__":
-    commands = {"declare": declare, "run": run}
+    commands = {"declare": declare, "run": run, "fill": fill}
     if len(sys.argv) != 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     sys.exit(commands[sys.argv[1]]())

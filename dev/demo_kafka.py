@@ -2,11 +2,13 @@
 
 Usage:  demo_kafka.py declare   the topic that an application has anyway
         demo_kafka.py run       write, read, print; fails when a record is missing or early
+        demo_kafka.py fill      write what is due in minutes to hours, and one that is no delay
 
 It finds Kafka through TEST_KAFKA_BROKERS. The only traces of xdelay are the topic written to,
 `xdelay.orders` instead of `orders`, and names of headers.
 """
 
+import json
 import os
 import queue
 import sys
@@ -90,8 +92,17 @@ def run():
     return demo.conclude(written, "topic the consumer saw")
 
 
+def fill():
+    producer = Producer(BROKERS)
+    for order, headers, body in demo.to_look_at():
+        headers = [(name, str(value)) for name, value in headers.items()]
+        producer.produce(f"xdelay.{TOPIC}", key=order, value=json.dumps(body), headers=headers)
+    producer.flush()
+    demo.say_filled()
+
+
 if __name__ == "__main__":
-    commands = {"declare": declare, "run": run}
+    commands = {"declare": declare, "run": run, "fill": fill}
     if len(sys.argv) != 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     sys.exit(commands[sys.argv[1]]())

@@ -27,6 +27,13 @@ local function due_of(how, time)
   return ms > 0 and now + ms or now - 1
 end
 
+-- Where a parked message stands in `due`. A higher priority comes first among equal dues: up to
+-- 255/256 of a millisecond before its due, which is never enough to be claimed in an earlier
+-- millisecond.
+local function score_of(due, priority)
+  return priority == 0 and string.format('%d', due) or due - priority / 256
+end
+
 -- What `meta` holds of a message that did not go out at its first try: the attempts counted, how
 -- often its lease ran out, and, once dead, the reason.
 local function read_meta(text)

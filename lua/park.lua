@@ -8,7 +8,9 @@
 --         'since'  park it; `time` is when it says it was written and, after a blank, how many ms
 --                  after that it is due; what was written later than now counts as written now
 --         'bury'   keep it as dead; `time` is the reason
---         'cancel' end the message of this id; the rest is empty
+--         'cancel' end the message of this id; `time` is the user-id that asks, or ''; the rest is
+--                  empty
+--         'in!', 'at!' and 'since!' are an operator's: they replace whoever's message it is
 --         'mark'   before all others: move the mark of the log `uid` to `time`, if it begins with
 --                  `id` (life and position, as the reader last saw it); the rest is empty
 -- Returns {sequence, now, earliest due parked or -1, a letter for each entry}, or, when a mark is
@@ -16,6 +18,8 @@
 -- changed. Marks have no letter.
 --         p parked      r replaced    R replaced one that is leased    k known    b buried
 --         c cancelled   C cancelled one that is leased                 u unknown
+--         n not theirs: the message of this id carries a user-id, and who asks has another or none.
+--           Nothing is replaced or cancelled; what was to replace it is kept as dead, with its due
 -- Invariant: a uid is in exactly one of due, lease and dead, and in msg if and only if it is in one
 -- of them. A uid that is known already is left as it is, so that a batch may be sent again.
 -- In msg, 8 bytes of due, big-endian, stand before each envelope.
@@ -26,22 +30,24 @@ if wrong then return wrong end
 local due_key, lease_key, dead_key, msg_key, meta_key, ids_key, seq_key, mark_key =
   KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local known_operations = { ['in'] = true, at = true, since = true, bury = true, cancel = true, mark = true }
+local of_operator = { ['in!'] = 'in', ['at!'] = 'at', ['since!'] = 'since' }
 -- What `unpack` can take, with room to spare.
 local CHUNK = 1000
 
 local uids, marks, moved = {}, {}, { 'moved' }
 for i = 1, #ARGV, 6 do
-  local timed = ARGV[i] == 'in' or ARGV[i] == 'at'
-  if not known_operations[ARGV[i]] or not ARGV[i + 5] then
+  local operation = of_operator[ARGV[i]] or ARGV[i]
+  local timed = operation == 'in' or operation == 'at'
+  if not known_operations[operation] or not ARGV[i + 5] then
     return redis.error_reply('ERR park: entry ' .. i .. ' has no operation of mine')
   end
-  if ARGV[i] == 'since' and not (string.find(ARGV[i + 3], '^%d+ %d+$') and tonumber(ARGV[i + 4])) then
+  if operation == 'since' and not (string.find(ARGV[i + 3], '^%d+ %d+$') and tonumber(ARGV[i + 4])) then
     return redis.error_reply('ERR park: entry ' .. i .. ' has no two times or no priority')
   end
   if timed and not (tonumber(ARGV[i + 3]) and tonumber(ARGV[i + 4])) then
     return redis.error_reply('ERR park: entry ' .. i .. ' has no time or priority')
   end
-  if ARGV[i] == 'mark' then
+  if operation == 'mark' then
     local log, expected = ARGV[i + 1], ARGV[i + 2]
     local stands = redis.call('HGET', mark_key, log) or ''
     if string.sub(stands, 1, #expected) ~= expected then
@@ -77,12 +83,23 @@ local function write()
   dues, bodies, unwritten = {}, {}, {}
 end
 
--- Ends the message that has this id now, wherever it is. Says 'leased' also of one that was leased
--- before and came back: a holder may have published it and been lost, so it may be delivered.
-local function end_holder_of(id, dead_too)
+-- The message that has this id, with what is not yet written of it. The id of one that is gone may
+-- be left.
+local function holder_of(id)
   local uid = redis.call('HGET', ids_key, id)
-  if not uid then return nil end
-  if unwritten[uid] then write() end
+  if uid and unwritten[uid] then write() end
+  return uid
+end
+
+-- Whether a message carries a user-id, and not this one.
+local function is_anothers(uid, user)
+  local owner = user_of(redis.call('HGET', msg_key, uid) or '', 9)
+  return owner ~= '' and owner ~= user
+end
+
+-- Ends a message, wherever it is. Says 'leased' also of one that was leased before and came back:
+-- a holder may have published it and been lost, so it may be delivered.
+local function end_message(uid, id, dead_too)
   local was
   if redis.call('ZREM', due_key, uid) == 1 then
     was = 'parked'
@@ -100,18 +117,31 @@ local function end_holder_of(id, dead_too)
   return was
 end
 
-local function park(uid, id, due, priority, envelope)
+local function bury(uid, reason, due, envelope)
   if known[uid] then return 'k' end
   known[uid] = true
+  redis.call('HSET', msg_key, uid, struct.pack('>I8', due) .. envelope)
+  redis.call('ZADD', dead_key, now, uid)
+  redis.call('HSET', meta_key, uid, write_meta(0, 0, reason))
+  return 'b'
+end
+
+local function park(uid, id, due, priority, envelope, by_operator)
+  if known[uid] then return 'k' end
   local was
   if id ~= '' then
-    was = end_holder_of(id, false)
+    local holder = holder_of(id)
+    -- What is dead is not replaced: its id goes to whoever comes.
+    local asks = holder and not by_operator and not redis.call('ZSCORE', dead_key, holder)
+    if asks and is_anothers(holder, user_of(envelope, 1)) then
+      bury(uid, 'its x-delay-id names a message of another user-id', due, envelope)
+      return 'n'
+    end
+    was = holder and end_message(holder, id, false)
     redis.call('HSET', ids_key, id, uid)
   end
-  -- A higher priority comes first among equal dues: up to 255/256 of a millisecond before its
-  -- due, which is never enough to be claimed in an earlier millisecond.
-  local score = priority == 0 and string.format('%d', due) or due - priority / 256
-  dues[#dues + 1] = score
+  known[uid] = true
+  dues[#dues + 1] = score_of(due, priority)
   dues[#dues + 1] = uid
   bodies[#bodies + 1] = uid
   bodies[#bodies + 1] = struct.pack('>I8', due) .. envelope
@@ -122,17 +152,10 @@ local function park(uid, id, due, priority, envelope)
   return was and 'r' or 'p'
 end
 
-local function bury(uid, reason, envelope)
-  if known[uid] then return 'k' end
-  known[uid] = true
-  redis.call('HSET', msg_key, uid, struct.pack('>I8', now) .. envelope)
-  redis.call('ZADD', dead_key, now, uid)
-  redis.call('HSET', meta_key, uid, write_meta(0, 0, reason))
-  return 'b'
-end
-
-local function cancel(id)
-  local was = end_holder_of(id, true)
+local function cancel(id, user)
+  local holder = holder_of(id)
+  if holder and is_anothers(holder, user) then return 'n' end
+  local was = holder and end_message(holder, id, true)
   if was == 'leased' then return 'C' end
   return was and 'c' or 'u'
 end
@@ -141,22 +164,23 @@ local letters = {}
 for i = 1 + 3 * #marks, #ARGV, 6 do
   local operation, uid, id, time, priority, envelope =
     ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5]
-  local letter
+  local by_operator, letter = of_operator[operation] ~= nil, nil
+  operation = of_operator[operation] or operation
   if operation == 'in' then
     -- Without a delay it is due now, and not at the end of this millisecond.
     local delay = math.ceil(tonumber(time))
     local due = delay > 0 and now + delay or now - 1
-    letter = park(uid, id, due, tonumber(priority), envelope)
+    letter = park(uid, id, due, tonumber(priority), envelope, by_operator)
   elseif operation == 'at' then
-    letter = park(uid, id, math.ceil(tonumber(time)), tonumber(priority), envelope)
+    letter = park(uid, id, math.ceil(tonumber(time)), tonumber(priority), envelope, by_operator)
   elseif operation == 'since' then
     local written, delay = string.match(time, '^(%d+) (%d+)$')
     local due = math.min(tonumber(written), now) + tonumber(delay)
-    letter = park(uid, id, due, tonumber(priority), envelope)
+    letter = park(uid, id, due, tonumber(priority), envelope, by_operator)
   elseif operation == 'bury' then
-    letter = bury(uid, time, envelope)
+    letter = bury(uid, time, now, envelope)
   else
-    letter = cancel(id)
+    letter = cancel(id, time)
   end
   letters[#letters + 1] = letter
 end

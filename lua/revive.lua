@@ -26,7 +26,7 @@ local function revive(uid, id)
   if given then redis.call('HSET', KEYS[4], uid, struct.pack('>I8', due) .. string.sub(value, 9)) end
   redis.call('HSET', KEYS[5], uid, write_meta(0, 0))
   if id ~= '' then redis.call('HSET', KEYS[6], id, uid) end
-  redis.call('ZADD', KEYS[1], string.format('%d', due), uid)
+  redis.call('ZADD', KEYS[1], score_of(due, priority_of(value, 9)), uid)
   return 'r'
 end
 

@@ -98,7 +98,8 @@ async fn proxy(parts: &Parts, config: &Config) -> anyhow::Result<Option<Proxy>> 
     let (Some(settings), Some(amqp)) = (&config.proxy, &parts.amqp) else { return Ok(None) };
     let (clock, amqp) = (Arc::clone(&parts.clock), Arc::clone(amqp));
     let (destinations, health) = (Arc::clone(&parts.destinations), Arc::clone(&parts.health));
-    Proxy::bind(settings, config, clock, amqp, destinations, health).await.map(Some)
+    let metrics = Arc::clone(&parts.metrics);
+    Proxy::bind(settings, config, clock, amqp, destinations, health, metrics).await.map(Some)
 }
 
 /// Opens the store and runs all loops until they are stopped. Each broker's begin when it is known

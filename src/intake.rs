@@ -19,11 +19,11 @@ use crate::delay::{When, Wish};
 use crate::destinations::Destinations;
 use crate::finding::Finding;
 use crate::health::Health;
-use crate::message::{Destination, Message};
+use crate::message::{Destination, Message, Reason};
 use crate::metrics::Metrics;
 use crate::retry::Backoff;
 use crate::shutdown::Shutdown;
-use crate::store::{Entry, Error, Origin, Outcome, Parkings, Stand, Store};
+use crate::store::{Author, Entry, Error, NOT_YOURS, Origin, Outcome, Parkings, Stand, Store};
 
 /// The shortest time from one batch to the next. Every batch is synced to disk, so under load it
 /// pays to let a few messages gather; one that comes after a pause does not wait.
@@ -89,18 +89,27 @@ impl IntakeLoop {
 
     fn read(&self, delivery: Delivery) -> (Entry, Receipt) {
         let Delivery { uid, content, priority, wish, delay_ms, receipt, .. } = delivery;
-        let message = |id, delay_ms| Message { uid: uid.clone(), id, delay_ms, content };
-        let entry = match (wish, self.on_invalid) {
-            (Ok(Wish::Cancel(id)), _) => Entry::Cancel { uid, id },
-            (Ok(Wish::Hold(when, id)), _) => {
-                Entry::Park { message: message(id, delay_ms), when, priority }
+        let (wish, by) = (self.or_at_once(wish), Author::Producer);
+        let entry = match wish {
+            Ok(Wish::Cancel(id)) => Entry::Cancel { user: content.user_id(), uid, id },
+            Ok(Wish::Hold(when, id)) => {
+                Entry::Park { message: Message { uid, id, delay_ms, content }, when, priority, by }
             }
-            (Err(reason), OnInvalid::Forward) if reason.label() == "invalid" => {
-                Entry::Park { message: message(None, None), when: When::AtOnce, priority }
+            Err(reason) => {
+                Entry::Bury { message: Message { uid, id: None, delay_ms: None, content }, reason }
             }
-            (Err(reason), _) => Entry::Bury { message: message(None, None), reason },
         };
         (entry, receipt)
+    }
+
+    /// With `delay.on_invalid = "forward"` a delay that cannot be read is none.
+    fn or_at_once(&self, wish: Result<Wish, Reason>) -> Result<Wish, Reason> {
+        match (wish, self.on_invalid) {
+            (Err(reason), OnInvalid::Forward) if reason.label() == "invalid" => {
+                Ok(Wish::Hold(When::AtOnce, None))
+            }
+            (wish, _) => wish,
+        }
     }
 
     /// Parks until it is done, or until shutdown while the store is away: then nothing is acked,
@@ -159,6 +168,19 @@ impl IntakeLoop {
                 (Entry::Bury { message, reason }, Outcome::Buried) => {
                     metrics.buried(&message.uid, message.id.clone(), reason);
                     tracing::warn!(%destination, uid = %message.uid, %reason, "buried a message");
+                }
+                (Entry::Park { message, .. }, Outcome::NotYours) => {
+                    let reason = Reason::new("not-yours", NOT_YOURS);
+                    metrics.refused("replace");
+                    metrics.buried(&message.uid, message.id.clone(), &reason);
+                    let id = message.id.as_ref().map(tracing::field::display);
+                    tracing::warn!(%destination, uid = %message.uid, id, %reason, "buried a message");
+                }
+                (Entry::Cancel { uid, id, .. }, Outcome::NotYours) => {
+                    metrics.refused("cancel");
+                    let why =
+                        "a cancel has no effect: the message of its id carries another user-id";
+                    tracing::warn!(%destination, %uid, %id, "{why}");
                 }
                 (Entry::Cancel { id, .. }, outcome) => {
                     tracing::debug!(%destination, %id, ?outcome, "cancel");

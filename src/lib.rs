@@ -53,6 +53,7 @@
 //! | [`proxy`] | the port for producers that change nothing but the URL |
 //! | [`message`], [`delay`] | what is carried; what its producer asked for |
 //! | [`destinations`], [`alarm`] | every destination there is; what wakes its release loop |
+//! | [`dead`] | how many dead a destination may have, and what then |
 //! | [`clock`], [`retry`], [`shutdown`] | time, patience, and the end |
 //! | [`health`], [`finding`], [`metrics`], [`history`] | what xdelay knows of itself |
 //! | [`admin`] | what an operator sees and changes, over HTTP and on a page |
@@ -68,6 +69,7 @@ pub mod broker;
 pub mod clock;
 pub mod config;
 pub mod crash;
+pub mod dead;
 pub mod delay;
 pub mod destinations;
 pub mod finding;

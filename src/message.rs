@@ -4,6 +4,7 @@
 //! of the same message. Content is kept as it travels on the wire, never decoded further than
 //! its delay needs: what is not decoded cannot be changed by accident.
 
+mod amqp;
 mod record;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use uuid::Uuid;
 
+pub use amqp::AmqpContent;
 pub use record::{KafkaContent, RecordHeaders};
 
 /// The longest id a producer may choose, in bytes of UTF-8.
@@ -187,15 +189,14 @@ pub enum Content {
     Kafka(KafkaContent),
 }
 
-/// A message as AMQP 0-9-1 carries it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct AmqpContent {
-    /// Bytes and not text: brokers pass on routing keys that are not UTF-8.
-    pub routing_key: Bytes,
-    /// Property flags and property list as in a content header frame.
-    pub properties: Bytes,
-    /// The body, of any size the broker takes.
-    pub body: Bytes,
+impl Content {
+    /// Who the broker says published it, where brokers know.
+    pub fn user_id(&self) -> Option<Bytes> {
+        match self {
+            Self::Amqp(amqp) => amqp.user_id(),
+            Self::Kafka(_) => None,
+        }
+    }
 }
 
 /// Why a message was not released or is buried, in words for the operator who will find it.

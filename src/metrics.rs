@@ -3,6 +3,8 @@
 //! Counters and the lateness histogram are fed by the loops; the gauges of what is parked are
 //! read from the store when somebody looks, so that they equal it.
 
+mod proxy;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +15,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+pub use self::proxy::{OpenConnection, ProxyMetrics, TurnedAway};
 use crate::clock::{StoreClock, UnixMs};
+use crate::dead::{self, DeadMax};
 use crate::finding::{Finding, Grade};
 use crate::history::{History, What};
 use crate::message::{Destination, ProducerId, Reason, Uid};
@@ -33,6 +37,7 @@ pub struct Metrics {
     released: Family<Labels, Counter>,
     cancelled: Family<Labels, Counter>,
     replaced: Family<Labels, Counter>,
+    refused: Family<Labels, Counter>,
     dropped: Family<Labels, Counter>,
     postponed: Family<Labels, Counter>,
     buried: Family<Labels, Counter>,
@@ -45,12 +50,14 @@ pub struct Metrics {
     parked: Family<Labels, Gauge>,
     leased: Family<Labels, Gauge>,
     dead: Family<Labels, Gauge>,
+    dead_full: Family<Labels, Gauge>,
     overdue: Family<Labels, Gauge>,
     paused: Family<Labels, Gauge>,
     oldest_overdue: Family<Labels, Gauge>,
     due_in: Family<Labels, Gauge>,
     healthy: Family<Labels, Gauge>,
     reconnects: Family<Labels, Counter>,
+    proxy: ProxyMetrics,
     of: Mutex<HashMap<Destination, Arc<DestinationMetrics>>>,
     history: Arc<History>,
 }
@@ -72,6 +79,7 @@ impl Metrics {
             released: Family::default(),
             cancelled: Family::default(),
             replaced: Family::default(),
+            refused: Family::default(),
             dropped: Family::default(),
             postponed: Family::default(),
             buried: Family::default(),
@@ -84,12 +92,14 @@ impl Metrics {
             parked: Family::default(),
             leased: Family::default(),
             dead: Family::default(),
+            dead_full: Family::default(),
             overdue: Family::default(),
             paused: Family::default(),
             oldest_overdue: Family::default(),
             due_in: Family::default(),
             healthy: Family::default(),
             reconnects: Family::default(),
+            proxy: ProxyMetrics::default(),
             of: Mutex::default(),
             history: Arc::new(History::new(clock)),
         };
@@ -109,6 +119,8 @@ impl Metrics {
         to.register("released", "Messages published and confirmed", self.released.clone());
         to.register("cancelled", "Parked messages ended by a cancel", self.cancelled.clone());
         to.register("replaced", "Parked messages replaced under their id", self.replaced.clone());
+        let help = "Replaces and cancels of what carries another user-id, by step";
+        to.register("refused", help, self.refused.clone());
         to.register("dropped", "Unroutable messages dropped, as configured", self.dropped.clone());
         to.register("postponed", "Releases put off, by reason", self.postponed.clone());
         to.register("buried", "Messages kept as dead, by reason", self.buried.clone());
@@ -125,6 +137,8 @@ impl Metrics {
         to.register("parked", "Messages waiting for their due", self.parked.clone());
         to.register("leased", "Messages being released", self.leased.clone());
         to.register("dead", "Messages buried", self.dead.clone());
+        let help = "1 while there are as many dead as release.dead_max";
+        to.register("dead_full", help, self.dead_full.clone());
         to.register("overdue", "Parked messages that may be tried now", self.overdue.clone());
         to.register("paused", "1 while an operator holds releases back", self.paused.clone());
         let help = "How long the first parked message could have been tried";
@@ -133,6 +147,7 @@ impl Metrics {
         to.register("due_in_seconds", help, self.due_in.clone());
         to.register("healthy", "1 while a part is well, 0 while it is not", self.healthy.clone());
         to.register("reconnects", "Connections made anew", self.reconnects.clone());
+        self.proxy.register(to);
     }
 
     /// The counters of one destination.
@@ -152,6 +167,7 @@ impl Metrics {
                 missed: self.missed.clone(),
                 recreated: self.recreated.clone(),
                 lateness: self.lateness.get_or_create(&labels).clone(),
+                refused: self.refused.clone(),
                 postponed: self.postponed.clone(),
                 buried: self.buried.clone(),
                 labels,
@@ -162,13 +178,18 @@ impl Metrics {
         Arc::clone(metrics)
     }
 
+    /// What is counted of the proxy.
+    pub fn proxy(&self) -> &ProxyMetrics {
+        &self.proxy
+    }
+
     /// A connection was made anew.
     pub fn reconnected(&self, link: &str) {
         self.reconnects.get_or_create(&vec![("link", link.to_owned())]).inc();
     }
 
     /// Shows what the store counted.
-    pub fn show_census(&self, destination: &Destination, census: &Census) {
+    pub fn show_census(&self, destination: &Destination, census: &Census, dead_max: DeadMax) {
         let labels = labels(destination);
         let set = |family: &Family<Labels, Gauge>, count: u64| {
             family.get_or_create(&labels).set(count as i64);
@@ -176,6 +197,7 @@ impl Metrics {
         set(&self.parked, census.parked);
         set(&self.leased, census.leased);
         set(&self.dead, census.dead);
+        set(&self.dead_full, u64::from(dead::room(dead_max, census.dead) == 0));
         set(&self.overdue, census.overdue);
         set(&self.paused, u64::from(census.paused));
         let waited = census.next.map_or(0, |next| census.now.saturating_sub(next));
@@ -230,6 +252,7 @@ pub struct DestinationMetrics {
     missed: Family<Labels, Counter>,
     recreated: Family<Labels, Counter>,
     lateness: Histogram,
+    refused: Family<Labels, Counter>,
     postponed: Family<Labels, Counter>,
     buried: Family<Labels, Counter>,
     destination: Destination,
@@ -274,7 +297,11 @@ impl DestinationMetrics {
                 let Entry::Cancel { id, .. } = entry else { return };
                 self.cancelled(None, Some(id.clone()), outcome == Outcome::CancelledLeased);
             }
-            Outcome::Parked(_) | Outcome::Known | Outcome::Buried | Outcome::UnknownId => {}
+            Outcome::Parked(_)
+            | Outcome::Known
+            | Outcome::Buried
+            | Outcome::UnknownId
+            | Outcome::NotYours => {}
         }
     }
 
@@ -298,6 +325,13 @@ impl DestinationMetrics {
     /// An operator changed when a message is due.
     pub fn steered(&self, uid: Uid, id: Option<ProducerId>, what: What) {
         self.note(Some(uid), id, what);
+    }
+
+    /// A replace or a cancel that was not its producer's to ask for.
+    pub fn refused(&self, step: &str) {
+        let mut labels = self.labels.clone();
+        labels.push(("step", step.to_owned()));
+        self.refused.get_or_create(&labels).inc();
     }
 
     /// A message that no queue wanted was dropped, as configured.
@@ -364,6 +398,7 @@ mod tests {
     use super::*;
     use crate::delay::When;
     use crate::message::{AmqpContent, Content, Message};
+    use crate::store::Author;
 
     #[test]
     fn names_are_those_of_the_contract() {
@@ -378,11 +413,11 @@ mod tests {
         };
         of.released(vec![(message.uid.clone(), None, 1_000)], 1_004);
         of.buried(&message.uid, None, &Reason::new("invalid", "x"));
-        let entry = Entry::Park { message, when: When::AtOnce, priority: 0 };
+        let entry = Entry::Park { message, when: When::AtOnce, priority: 0, by: Author::Producer };
         of.taken_in(1);
         of.captured(&entry, Outcome::Replaced(1));
         of.postponed(&Reason::new("unroutable", "x"));
-        metrics.show_census(&destination, &Census { parked: 3, ..Census::default() });
+        metrics.show_census(&destination, &Census { parked: 3, ..Census::default() }, None);
         let text = metrics.render();
         let at = "broker=\"amqp\",destination=\"orders\"";
         for line in [

@@ -152,7 +152,7 @@ impl ReleaseLoop {
         let (released, claimed, (unconcluded, failure)) = tokio::join!(
             self.release(batch),
             async { if claims { Some(self.claim_ahead(idle).await) } else { None } },
-            conclusions.apply(&*self.shared.store, &self.destination, &self.metrics),
+            conclusions.apply(&self.shared, &self.destination, &self.metrics),
         );
         self.conclusions = unconcluded;
         let wake = match (failure, claimed) {
@@ -188,8 +188,7 @@ impl ReleaseLoop {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
         while !self.conclusions.is_empty() {
             let conclusions = std::mem::take(&mut self.conclusions);
-            let store = &*self.shared.store;
-            let applied = conclusions.apply(store, &self.destination, &self.metrics).await;
+            let applied = conclusions.apply(&self.shared, &self.destination, &self.metrics).await;
             self.conclusions = applied.0;
             if !self.conclusions.is_empty() {
                 tokio::time::sleep(backoff.failed()).await;
@@ -281,7 +280,7 @@ impl ReleaseLoop {
                     self.conclusions.refused(lease, reason, retry, &self.metrics);
                 }
                 Err(NotReleased::Hopeless(reason)) => {
-                    self.conclusions.bury(lease.into_ticket(), reason, &self.metrics);
+                    self.conclusions.bury(lease.into_ticket(), reason);
                 }
                 Err(NotReleased::Waiting(reason)) => {
                     self.metrics.postponed(&reason);

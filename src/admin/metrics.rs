@@ -24,7 +24,7 @@ pub(super) async fn metrics(Extract(state): Extract<Arc<State>>) -> impl IntoRes
     let counting = async {
         for destination in state.destinations.all() {
             if let Ok(census) = state.store.census(&destination).await {
-                state.metrics.show_census(&destination, &census);
+                state.metrics.show_census(&destination, &census, state.dead_max);
             }
         }
     };

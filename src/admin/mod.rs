@@ -15,6 +15,7 @@
 mod audit;
 mod auth;
 mod bulk;
+mod connections;
 mod destinations;
 mod extract;
 mod filter;
@@ -48,6 +49,7 @@ use self::problem::Problem;
 use crate::broker::Broker;
 use crate::clock::StoreClock;
 use crate::config::Secret;
+use crate::dead::DeadMax;
 use crate::destinations::Destinations;
 use crate::health::Health;
 use crate::history::History;
@@ -58,6 +60,8 @@ use crate::store::Steer;
 
 /// Requests that are worked on at once; others wait for their turn.
 pub const TURNS: usize = 16;
+/// Request bodies that are read at once.
+pub const BODIES: usize = 32;
 /// Callers that may watch events at once.
 pub const WATCHERS: usize = 64;
 /// Longest request body: a message of the usual size and its headers.
@@ -77,6 +81,8 @@ pub struct State {
     pub brokers: Vec<Arc<dyn Broker>>,
     /// The store's.
     pub clock: Arc<StoreClock>,
+    /// `release.dead_max`
+    pub dead_max: DeadMax,
     /// `delay.max`
     pub max_delay_ms: u64,
     /// What a request must carry, if anything.
@@ -91,6 +97,8 @@ pub struct State {
     pub shutdown: Shutdown,
     /// One for each request that is worked on.
     pub turns: Semaphore,
+    /// One for each body that is read.
+    pub bodies: Semaphore,
     /// One for each caller that watches events.
     pub watchers: Arc<Semaphore>,
 }
@@ -125,12 +133,8 @@ pub async fn bind(listen: SocketAddr) -> Result<TcpListener, std::io::Error> {
 }
 
 /// Serves until shutdown.
-pub async fn serve(listener: TcpListener, state: Arc<State>, mut shutdown: Shutdown) {
-    let routes = router(&state).into_make_service_with_connect_info::<SocketAddr>();
-    let until = async move { shutdown.requested().await };
-    if let Err(error) = axum::serve(listener, routes).with_graceful_shutdown(until).await {
-        tracing::error!(%error, "the admin API ended");
-    }
+pub async fn serve(listener: TcpListener, state: Arc<State>, shutdown: Shutdown) {
+    connections::serve(listener, router(&state), shutdown).await;
 }
 
 async fn not_so() -> Problem {
@@ -168,6 +172,7 @@ fn router(state: &Arc<State>) -> Router {
     let closed = closed
         .layer(middleware::from_fn(audit::know_caller))
         .layer(middleware::from_fn_with_state(Arc::clone(state), auth::require_store))
+        .layer(middleware::from_fn_with_state(Arc::clone(state), connections::take_body))
         .layer(middleware::from_fn_with_state(Arc::clone(state), auth::require_role));
     open.merge(closed)
         .route("/openapi.json", described)

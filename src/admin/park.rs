@@ -20,7 +20,7 @@ use crate::broker::portrait::{Portrait, compose};
 use crate::clock::rfc3339;
 use crate::delay::When;
 use crate::message::{Message, ProducerId, Uid};
-use crate::store::{Entry, Outcome};
+use crate::store::{Author, Entry, Outcome};
 
 /// A message to park.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -105,7 +105,8 @@ pub(super) async fn park(
     };
     let uid = Uid::fresh();
     let message = Message { uid: uid.clone(), id: id.clone(), delay_ms, content };
-    let entry = Entry::Park { message, when, priority: u8::try_from(priority).unwrap_or(u8::MAX) };
+    let priority = u8::try_from(priority).unwrap_or(u8::MAX);
+    let entry = Entry::Park { message, when, priority, by: Author::Operator };
     let parkings = state.store.park(&destination, std::slice::from_ref(&entry)).await?;
     let outcome = parkings.entries.first().map(|parking| parking.outcome);
     let (result, due) = match outcome {

@@ -78,6 +78,10 @@ pub(super) enum AnyProblem {
     #[response(status = 404, example = json!({"status": 404, "kind": "unknown",
         "detail": "there is no destination of that name; there are: orders"}))]
     Unknown(#[to_schema] Problem),
+    /// The body took too long.
+    #[response(status = 408, example = json!({"status": 408, "kind": "slow",
+        "detail": "the body did not arrive within 10 s"}))]
+    Slow(#[to_schema] Problem),
     /// The store does not answer.
     #[response(status = 503, example = json!({"status": 503, "kind": "store",
         "detail": "the store is not available: connection refused"}))]

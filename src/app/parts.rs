@@ -11,6 +11,7 @@ use crate::broker::amqp::AmqpBroker;
 use crate::broker::kafka::KafkaBroker;
 use crate::clock::{StoreClock, millis};
 use crate::config::{self, Config};
+use crate::dead::DeadMax;
 use crate::destinations::Destinations;
 use crate::health::{Health, START};
 use crate::message::BrokerKind;
@@ -32,6 +33,8 @@ pub struct Parts {
     pub(super) destinations: Arc<Destinations>,
     pub(super) health: Arc<Health>,
     pub(super) metrics: Arc<Metrics>,
+    /// `release.dead_max`
+    pub(super) dead_max: DeadMax,
     /// What the release loops of each broker share, in the order of `brokers`.
     pub(super) releasing: Vec<Arc<release::Shared>>,
 }
@@ -75,6 +78,7 @@ impl Parts {
             store,
             health,
             metrics,
+            dead_max: config.release.dead_max,
         })
     }
 
@@ -115,6 +119,7 @@ impl Parts {
             brokers: self.brokers.clone(),
             store: Arc::clone(&self.store) as _,
             health: Arc::clone(&self.health),
+            dead_max: self.dead_max,
         }
     }
 
@@ -126,6 +131,7 @@ impl Parts {
             destinations: Arc::clone(&self.destinations),
             brokers: self.brokers.clone(),
             clock: Arc::clone(&self.clock),
+            dead_max: self.dead_max,
             max_delay_ms: millis(config.delay.max),
             token: config.admin.token.clone(),
             read_token: config.admin.read_token.clone(),
@@ -133,6 +139,7 @@ impl Parts {
             loopback: config.admin.listen.ip().to_canonical().is_loopback(),
             shutdown,
             turns: Semaphore::new(admin::TURNS),
+            bodies: Semaphore::new(admin::BODIES),
             watchers: Arc::new(Semaphore::new(admin::WATCHERS)),
         })
     }

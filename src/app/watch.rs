@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::broker::Broker;
+use crate::dead::{self, DeadMax};
 use crate::finding::{Finding, Grade};
 use crate::health::Health;
 use crate::shutdown::Shutdown;
@@ -22,14 +23,32 @@ pub struct Watched {
     pub(super) brokers: Vec<Arc<dyn Broker>>,
     pub(super) store: Arc<dyn Store>,
     pub(super) health: Arc<Health>,
+    /// `release.dead_max`
+    pub(super) dead_max: DeadMax,
 }
 
 impl Watched {
     /// Looks once.
     pub async fn look(&self) -> Vec<Finding> {
         let brokers = join_all(self.brokers.iter().map(|broker| broker.check()));
-        let (mut findings, brokers) = tokio::join!(self.store.check(), brokers);
+        let (mut findings, brokers, dead) =
+            tokio::join!(self.store.check(), brokers, self.look_at_the_dead());
         findings.extend(brokers.into_iter().flatten());
+        findings.extend(dead);
+        findings
+    }
+
+    /// Whether a destination has too many. A store that does not answer says so itself.
+    async fn look_at_the_dead(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if self.dead_max.is_none() {
+            return findings;
+        }
+        for destination in self.store.destinations().await.unwrap_or_default() {
+            if let Ok(census) = self.store.census(&destination).await {
+                findings.extend(dead::finding(self.dead_max, &destination, census.dead));
+            }
+        }
         findings
     }
 }

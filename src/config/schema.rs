@@ -106,6 +106,8 @@ pub(super) struct Release {
     pub rate_limit: i64,
     /// `retry` or `drop`.
     pub on_unroutable: String,
+    /// Messages of one destination; 0 is no limit.
+    pub dead_max: i64,
     pub retry: Retry,
 }
 
@@ -117,6 +119,7 @@ impl Default for Release {
             max_in_flight: 5000,
             rate_limit: 0,
             on_unroutable: "retry".to_owned(),
+            dead_max: 100_000,
             retry: Retry::default(),
         }
     }

@@ -129,6 +129,7 @@ fn release(check: &mut Check, raw: &schema::Release) -> Option<Release> {
     };
     let rate_limit = check.number("release.rate_limit", raw.rate_limit, 0..=MANY);
     let on_unroutable = check.word("release.on_unroutable", &raw.on_unroutable, &words);
+    let dead_max = check.number("release.dead_max", raw.dead_max, 0..=MANY);
     let retry = retry(check, &raw.retry);
     Some(Release {
         batch: batch?,
@@ -136,6 +137,7 @@ fn release(check: &mut Check, raw: &schema::Release) -> Option<Release> {
         max_in_flight: max_in_flight?,
         rate_limit: NonZeroU32::new(rate_limit?),
         on_unroutable: on_unroutable?,
+        dead_max: NonZeroU32::new(dead_max?),
         retry: retry?,
     })
 }

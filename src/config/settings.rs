@@ -104,6 +104,8 @@ pub struct Release {
     pub rate_limit: Option<NonZeroU32>,
     /// What becomes of a message that no queue wants.
     pub on_unroutable: OnUnroutable,
+    /// Dead messages of one destination before no more releases end in a burial; `None` is no limit.
+    pub dead_max: Option<NonZeroU32>,
     /// How a failed release is repeated.
     pub retry: Retry,
 }

@@ -18,6 +18,7 @@ use super::frames::{BEAT, Kind, Violation};
 use super::methods::{self, Code};
 use super::pipe::Pipe;
 use super::requests::{Event, Question, Requests, Rules, Stop};
+use crate::metrics::ProxyMetrics;
 use crate::shutdown::Shutdown;
 
 /// Once one side has ended, how long the other may take.
@@ -59,6 +60,7 @@ pub(super) struct Connection<C, B, R> {
     answers: Answers,
     up: Pipe,
     down: Pipe,
+    metrics: ProxyMetrics,
     /// Why nothing more is taken from the client for now.
     stop: Stop,
     asked: Option<BoxFuture<'static, (Question, Fate)>>,
@@ -68,7 +70,13 @@ pub(super) struct Connection<C, B, R> {
 
 impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
     /// Both have exchanged nothing yet but the protocol header.
-    pub(super) fn new(client: C, broker: B, desk: Arc<R>, login: LoginRules) -> Self {
+    pub(super) fn new(
+        client: C,
+        broker: B,
+        desk: Arc<R>,
+        login: LoginRules,
+        metrics: ProxyMetrics,
+    ) -> Self {
         let (from_client, to_client) = tokio::io::split(client);
         let (from_broker, to_broker) = tokio::io::split(broker);
         Self {
@@ -79,8 +87,9 @@ impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
             requests: Requests::new(Arc::clone(&desk), login),
             desk,
             answers: Answers::default(),
-            up: Pipe::default(),
-            down: Pipe::default(),
+            up: Pipe::counted_by(metrics.bytes_to_broker()),
+            down: Pipe::counted_by(metrics.bytes_to_client()),
+            metrics,
             stop: Stop::More,
             asked: None,
             beat_at: None,
@@ -162,6 +171,7 @@ impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
         if !self.up.is_writing() && !held {
             let requests = &mut self.requests;
             self.stop = self.up.pass(|input, out| requests.pass(input, out))?;
+            self.metrics.delayed(self.requests.take_delayed());
             if let (Stop::Ask(question), None) = (&self.stop, &self.asked) {
                 self.asked = Some(Arc::clone(&self.desk).ask(question.clone()));
                 self.beat_at = self.next_beat();
@@ -194,6 +204,7 @@ impl<C: Stream, B: Stream, R: Desk> Connection<C, B, R> {
         for event in self.requests.events() {
             match event {
                 Event::Refused(channel, method, why) => {
+                    self.metrics.refused();
                     self.answers.close_channel(channel, method, &why);
                 }
                 Event::Closed(channel) => self.answers.confirm_close(channel),

@@ -61,6 +61,7 @@ use crate::config::{self, Config};
 use crate::destinations::Destinations;
 use crate::finding::Finding;
 use crate::health::Health;
+use crate::metrics::{Metrics, TurnedAway};
 use crate::shutdown::Shutdown;
 
 /// What every client of AMQP 0-9-1 says first.
@@ -87,6 +88,7 @@ struct Shared {
     max_ms: u64,
     upstream: Upstream,
     health: Arc<Health>,
+    metrics: Arc<Metrics>,
 }
 
 impl Proxy {
@@ -101,6 +103,7 @@ impl Proxy {
         broker: Arc<AmqpBroker>,
         destinations: Arc<Destinations>,
         health: Arc<Health>,
+        metrics: Arc<Metrics>,
     ) -> anyhow::Result<Self> {
         let tls = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let upstream = Upstream::new(&config.amqp.nodes, settings)?;
@@ -112,7 +115,7 @@ impl Proxy {
         let patterns = Patterns::new(&settings.exchanges);
         let delayable = Delayable::new(patterns, upstream.vhost(), broker, destinations);
         let max_ms = millis(config.delay.max);
-        let shared = Arc::new(Shared { delayable, clock, max_ms, upstream, health });
+        let shared = Arc::new(Shared { delayable, clock, max_ms, upstream, health, metrics });
         Ok(Self { listener, settings: settings.clone(), doorman, tls, shared })
     }
 
@@ -131,6 +134,7 @@ impl Proxy {
     pub async fn run(self, mut shutdown: Shutdown) {
         let places = Arc::new(Semaphore::new(self.settings.max_connections));
         let mut connections = JoinSet::new();
+        let metrics = self.shared.metrics.proxy();
         loop {
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
@@ -148,10 +152,12 @@ impl Proxy {
             };
             if !self.doorman.admits(peer.ip()) {
                 tracing::debug!(%peer, "proxy: turned away by proxy.allow or proxy.deny");
+                metrics.turned_away(TurnedAway::Address);
                 continue;
             }
             let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
                 tracing::warn!(%peer, "proxy: proxy.max_connections are connected already");
+                metrics.turned_away(TurnedAway::Full);
                 continue;
             };
             let is_local = peer.ip().to_canonical().is_loopback();
@@ -166,9 +172,10 @@ impl Proxy {
                 open_by: Instant::now() + self.settings.handshake_timeout,
             };
             let mut shutdown = shutdown.clone();
+            let open = metrics.connected();
             connections.spawn(async move {
                 visit.serve(client, &mut shutdown).await;
-                drop(place);
+                drop((place, open));
             });
         }
         while connections.join_next().await.is_some() {}
@@ -186,7 +193,7 @@ struct Visit {
 
 impl Visit {
     async fn serve(self, client: TcpStream, shutdown: &mut Shutdown) {
-        let peer = self.peer;
+        let (peer, metrics) = (self.peer, self.shared.metrics.proxy().clone());
         let connected = tokio::select! {
             connected = timeout_at(self.open_by, self.connect(client)) => connected,
             () = shutdown.requested() => return,
@@ -200,14 +207,20 @@ impl Visit {
             }
             Err(_) => {
                 tracing::debug!(%peer, "proxy: a client did not say in time what it wants");
+                metrics.turned_away(TurnedAway::Late);
                 return;
             }
         };
-        let connection = Connection::new(client, broker, self.shared, self.login);
+        let count = metrics.clone();
+        let connection = Connection::new(client, broker, self.shared, self.login, count);
         match connection.run(self.open_by, shutdown).await {
             End::Closed | End::Stopped => tracing::debug!(%peer, "proxy: a connection ended"),
-            End::Late => tracing::warn!(%peer, "proxy: a handshake took longer than it may"),
+            End::Late => {
+                metrics.turned_away(TurnedAway::Late);
+                tracing::warn!(%peer, "proxy: a handshake took longer than it may");
+            }
             End::Violation(Violation(_, why)) => {
+                metrics.turned_away(TurnedAway::Violation);
                 tracing::warn!(%peer, why, "proxy: ends a connection");
             }
         }
@@ -229,10 +242,11 @@ impl Visit {
             client.shutdown().await?;
             return Ok(None);
         }
-        let Shared { upstream, health, .. } = &*self.shared;
+        let Shared { upstream, health, metrics, .. } = &*self.shared;
         let mut broker = upstream.connect(self.peer, here).await.inspect_err(|error| {
             let why = format!("no node of amqp.url takes connections for clients: {error}");
             health.report_for(Finding::bad("proxy", why), UNREACHABLE_REMEMBERED);
+            metrics.proxy().turned_away(TurnedAway::Upstream);
         })?;
         broker.write_all(&PROTOCOL).await?;
         broker.flush().await?;

@@ -7,6 +7,7 @@ use std::io;
 use std::pin::pin;
 
 use bytes::{Buf, BytesMut};
+use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::frames::Passed;
@@ -27,9 +28,16 @@ pub(super) struct Pipe {
     ended: bool,
     /// Nothing more goes out.
     shut: bool,
+    /// Counts what went out.
+    written: Counter,
 }
 
 impl Pipe {
+    /// Nothing has come yet; what goes out is counted.
+    pub(super) fn counted_by(written: Counter) -> Self {
+        Self { written, ..Self::default() }
+    }
+
     /// Whether something has to go out.
     pub(super) fn is_writing(&self) -> bool {
         self.verbatim > 0 || !self.out.is_empty() || self.unflushed
@@ -47,7 +55,8 @@ impl Pipe {
 
     /// The other side takes nothing more.
     pub(super) fn give_up(&mut self) {
-        *self = Self { ended: true, shut: true, ..Self::default() };
+        let written = self.written.clone();
+        *self = Self { ended: true, shut: true, written, ..Self::default() };
     }
 
     /// Walks over what has come in, and keeps what is to go out.
@@ -110,12 +119,14 @@ impl Pipe {
         while self.verbatim > 0 {
             let written = to.write(&self.input[..self.verbatim]).await?;
             self.input.advance(wrote(written)?);
+            self.written.inc_by(written as u64);
             self.verbatim -= written;
             self.unflushed = true;
         }
         while !self.out.is_empty() {
             let written = to.write(&self.out).await?;
             self.out.advance(wrote(written)?);
+            self.written.inc_by(written as u64);
             self.unflushed = true;
         }
         self.out = BytesMut::new();

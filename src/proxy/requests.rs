@@ -100,6 +100,8 @@ pub(super) struct Requests<R> {
     /// Goes to the broker between two frames.
     inserted: BytesMut,
     events: Vec<Event>,
+    /// Publishes sent to a capture, not told yet.
+    delayed: u64,
 }
 
 impl<R: Rules> Requests<R> {
@@ -118,6 +120,7 @@ impl<R: Rules> Requests<R> {
             answer: None,
             inserted: BytesMut::new(),
             events: Vec::new(),
+            delayed: 0,
         }
     }
 
@@ -144,6 +147,11 @@ impl<R: Rules> Requests<R> {
     /// Seconds between heartbeats, as agreed; 0 for none.
     pub(super) fn heartbeat(&self) -> u16 {
         self.tuned.heartbeat
+    }
+
+    /// How many publishes were sent to a capture since this was last asked.
+    pub(super) fn take_delayed(&mut self) -> u64 {
+        std::mem::take(&mut self.delayed)
     }
 
     /// What happened since this was last asked.
@@ -334,6 +342,7 @@ impl<R: Rules> Requests<R> {
         match judged {
             Judged::Leave | Judged::Ask(_) => {}
             Judged::Capture => {
+                self.delayed += 1;
                 publish.write_to(out, channel, PREFIX);
                 let stamped = self.stamped(header);
                 let header = stamped.as_deref().unwrap_or(header);

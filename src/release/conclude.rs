@@ -8,19 +8,23 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::Shared;
 use crate::broker::Released;
-use crate::config::Retry;
+use crate::config::{self, Retry};
 use crate::crash::{self, Point};
+use crate::dead;
 use crate::message::{Destination, Reason};
 use crate::metrics::DestinationMetrics;
 use crate::retry::wait_after;
-use crate::store::{Error, Fault, Lease, NotDone, Postponed, Store, Ticket, Unreadable};
+use crate::store::{Error, Fault, Lease, NotDone, Postponed, Ticket, Unreadable};
 
 /// Conclusions not yet in the store.
 #[derive(Debug, Default)]
 pub(super) struct Conclusions {
     settled: Vec<(Ticket, Released)>,
     postponed: Vec<Postponed>,
+    /// To be buried, if there is room for more dead.
+    doomed: Vec<(Ticket, Reason)>,
     buried: Vec<(Ticket, Reason)>,
     permits: Vec<OwnedSemaphorePermit>,
     /// Some of it was sent before and may have been applied then.
@@ -29,7 +33,10 @@ pub(super) struct Conclusions {
 
 impl Conclusions {
     pub(super) fn is_empty(&self) -> bool {
-        self.settled.is_empty() && self.postponed.is_empty() && self.buried.is_empty()
+        self.settled.is_empty()
+            && self.postponed.is_empty()
+            && self.doomed.is_empty()
+            && self.buried.is_empty()
     }
 
     /// Keeps a share of `release.max_in_flight` until all is concluded.
@@ -41,10 +48,8 @@ impl Conclusions {
         self.settled.push((ticket, released));
     }
 
-    pub(super) fn bury(&mut self, ticket: Ticket, reason: Reason, metrics: &DestinationMetrics) {
-        metrics.buried(ticket.uid(), ticket.id().cloned(), &reason);
-        tracing::warn!(uid = %ticket.uid(), %reason, "buries a message");
-        self.buried.push((ticket, reason));
+    pub(super) fn bury(&mut self, ticket: Ticket, reason: Reason) {
+        self.doomed.push((ticket, reason));
     }
 
     /// Puts it back as it was: to its due, with no attempt counted.
@@ -69,7 +74,7 @@ impl Conclusions {
         if tried >= retry.attempts {
             let text = format!("given up after {tried} attempts: {reason}");
             let reason = Reason::new(reason.label(), text);
-            self.bury(lease.into_ticket(), reason, metrics);
+            self.bury(lease.into_ticket(), reason);
             return;
         }
         metrics.postponed(&reason);
@@ -98,15 +103,55 @@ impl Conclusions {
             }
             Fault::Damaged(_) => {
                 let reason = Reason::new("damaged", fault.to_string());
-                self.bury(ticket, reason, metrics);
+                self.bury(ticket, reason);
             }
         }
+    }
+
+    /// Buries what is doomed as far as there is room; what is not will be tried again. Gives back
+    /// the error of a store that cannot tell.
+    async fn seal(
+        &mut self,
+        shared: &Shared,
+        destination: &Destination,
+        metrics: &DestinationMetrics,
+    ) -> Option<Error> {
+        if self.doomed.is_empty() {
+            return None;
+        }
+        let config::Release { dead_max, retry, .. } = &shared.settings;
+        let mut room = usize::MAX;
+        if dead_max.is_some() {
+            match shared.store.census(destination).await {
+                Ok(census) => room = dead::room(*dead_max, census.dead),
+                Err(error) => return Some(error),
+            }
+        }
+        for (ticket, reason) in std::mem::take(&mut self.doomed) {
+            if room == 0 {
+                tracing::debug!(uid = %ticket.uid(), %reason, "puts off a burial: too many are dead");
+                let reason = Reason::new("dead-full", format!("no room among the dead: {reason}"));
+                metrics.postponed(&reason);
+                self.put_off(ticket, retry.max, reason);
+                continue;
+            }
+            room -= 1;
+            metrics.buried(ticket.uid(), ticket.id().cloned(), &reason);
+            tracing::warn!(uid = %ticket.uid(), %reason, "buries a message");
+            self.buried.push((ticket, reason));
+        }
+        if room == 0
+            && let Some(full) = dead::finding(*dead_max, destination, u64::MAX)
+        {
+            shared.health.report(full);
+        }
+        None
     }
 
     /// Writes all of it; gives back what the store did not take, with its error.
     pub(super) async fn apply(
         mut self,
-        store: &dyn Store,
+        shared: &Shared,
         destination: &Destination,
         metrics: &DestinationMetrics,
     ) -> (Self, Option<Error>) {
@@ -119,6 +164,8 @@ impl Conclusions {
                 crash::pass(point);
             }
         }
+        let unsealed = self.seal(shared, destination, metrics).await;
+        let store = &*shared.store;
         let (settled, postponed, buried) = tokio::join!(
             write(self.settled, |batch| store.settle(destination, batch)),
             write(self.postponed, |batch| store.postpone(destination, batch)),
@@ -131,7 +178,7 @@ impl Conclusions {
         self.settled = settled.left;
         self.postponed = postponed.left;
         self.buried = buried.left;
-        let failure = settled.failure.or(postponed.failure).or(buried.failure);
+        let failure = unsealed.or(settled.failure).or(postponed.failure).or(buried.failure);
         self.again = failure.is_some();
         if failure.is_none() {
             self.permits.clear();

@@ -1,10 +1,25 @@
 //! What goes into the store, and what came of it.
 
+use bytes::Bytes;
+
 use crate::clock::UnixMs;
 use crate::delay::When;
 use crate::message::{Message, ProducerId, Reason, Uid};
 
 use super::proof::{Buried, Parked, Secured};
+
+/// Why a message is buried that may not replace the one of its id.
+pub const NOT_YOURS: &str = "its x-delay-id names a message of another user-id";
+
+/// Who asks to park a message, and so to replace the one that has its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// Who published it. What carries a `user-id`, which brokers validate, is replaced only by what
+    /// carries the same.
+    Producer,
+    /// An operator, who may replace anything.
+    Operator,
+}
 
 /// One step of a batch, applied in the order of capture.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +32,8 @@ pub enum Entry {
         when: When,
         /// Comes first among equal dues when higher.
         priority: u8,
+        /// Who asks.
+        by: Author,
     },
     /// Keep it as dead at once.
     Bury {
@@ -31,6 +48,8 @@ pub enum Entry {
         uid: Uid,
         /// Which message to end.
         id: ProducerId,
+        /// The `user-id` of the capture: what carries one is ended only by the same.
+        user: Option<Bytes>,
     },
 }
 
@@ -63,6 +82,9 @@ pub enum Outcome {
     CancelledLeased,
     /// No message of this id is parked: it was released, or never was.
     UnknownId,
+    /// The message of this id carries another `user-id`, and is left as it is. What was to replace
+    /// it is kept as dead; a cancel has no effect.
+    NotYours,
 }
 
 /// One entry's proof and outcome.
@@ -86,8 +108,10 @@ impl Parkings {
         assert_eq!(batch.len(), outcomes.len(), "every entry has an outcome");
         let prove = |(entry, outcome): (&Entry, Outcome)| {
             let uid = entry.uid().clone();
-            let proof = match entry {
-                Entry::Bury { .. } => Secured::Buried(Buried::new(uid)),
+            let proof = match (entry, outcome) {
+                (Entry::Bury { .. }, _) | (Entry::Park { .. }, Outcome::NotYours) => {
+                    Secured::Buried(Buried::new(uid))
+                }
                 _ => Secured::Parked(Parked::new(uid)),
             };
             Parking { proof, outcome }

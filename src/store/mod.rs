@@ -70,7 +70,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub use entry::{Entry, Outcome, Parking, Parkings};
+pub use entry::{Author, Entry, NOT_YOURS, Outcome, Parking, Parkings};
 pub use envelope::{Fault, Head};
 pub use lease::{Claim, Lease, Postponed, Ticket, Unreadable};
 pub use mark::{Mark, Origin, Stand};

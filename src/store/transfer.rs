@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::envelope;
-use super::{Entry, Found, State};
+use super::{Author, Entry, Found, State};
 use crate::broker::portrait::portray;
 use crate::clock::UnixMs;
 use crate::delay::When;
@@ -77,7 +77,8 @@ impl Moved {
     /// alone would forget its due.
     pub fn entry(&self) -> Entry {
         let priority = priority(&self.message);
-        Entry::Park { message: self.message.clone(), when: When::At(self.due), priority }
+        let (message, when) = (self.message.clone(), When::At(self.due));
+        Entry::Park { message, when, priority, by: Author::Operator }
     }
 
     /// Why it is to be buried, if it is.

@@ -1,6 +1,7 @@
 //! The admin API of the real binary, on either store, in front of a real RabbitMQ.
 
 mod safety;
+mod slow;
 mod steering;
 
 use lapin::types::AMQPValue;

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use xdelay::broker::{Broker, Delivery, Intake};
 use xdelay::delay::{When, Wish};
 use xdelay::message::Destination;
-use xdelay::store::{Entry, Lease, Limit, Parkings, Store};
+use xdelay::store::{Author, Entry, Lease, Limit, Parkings, Store};
 
 use super::support::redis::store;
 use super::support::{body, eventually};
@@ -57,7 +57,12 @@ async fn park_and_ack(store: &dyn Store, deliveries: Vec<Delivery>) {
             delay_ms: None,
             content: delivery.content,
         };
-        entries.push(Entry::Park { message, when: When::AtOnce, priority: 0 });
+        entries.push(Entry::Park {
+            message,
+            when: When::AtOnce,
+            priority: 0,
+            by: Author::Producer,
+        });
         receipts.push(delivery.receipt);
     }
     let parked = store.park_read(&destination, &entries, &origins).await;

@@ -42,6 +42,7 @@ fn release_settings() -> Release {
         max_in_flight: 500,
         rate_limit: None,
         on_unroutable: OnUnroutable::Retry,
+        dead_max: None,
         retry: Retry {
             first: Duration::from_millis(20),
             max: Duration::from_millis(100),
@@ -369,5 +370,36 @@ async fn what_cannot_be_read_is_buried_and_acked() {
     eventually_is(0, || async { broker.unacked() }).await;
     eventually_is(Census { dead: 1, ..Census::default() }, || replica.census()).await;
     assert!(broker.received().is_empty());
+    replica.stop().await;
+}
+
+#[tokio::test]
+async fn too_many_dead_are_said_and_no_more_are_buried_but_none_is_lost() {
+    let (_, settings) = store();
+    let broker = MemoryBroker::new("orders");
+    broker.refuse_all(Some(NotReleased::Hopeless(Reason::new("too-large", "too large"))));
+    for n in 0..5 {
+        broker.publish(hold(&n.to_string(), When::AtOnce));
+    }
+    let mut release = release_settings();
+    release.dead_max = std::num::NonZeroU32::new(3);
+    let replica = Replica::start_with(&broker, &settings, release).await;
+    eventually_is(3, || async { replica.census().await.dead }).await;
+    eventually_is(2, || async { replica.census().await.parked }).await;
+    let said = |finding: &Finding| {
+        finding.subject == "dead amqp/orders" && finding.grade == Grade::Warning
+    };
+    assert!(replica.health.findings().iter().any(said));
+    assert!(replica.health.is_ready(), "a warning is no failure");
+    let metrics = replica.metrics.render();
+    assert!(metrics.contains(r#"reason="dead-full"} "#), "{metrics}");
+    // What comes in dead holds nothing up.
+    let wish = Err(Reason::new("invalid", "x-delay cannot be read"));
+    broker.publish(Published { body: Bytes::from_static(b"odd"), wish, priority: 0 });
+    eventually_is(4, || async { replica.census().await.dead }).await;
+    // It is mended, and what was not buried goes out by itself.
+    broker.refuse_all(None);
+    eventually_is(2, || async { broker.received().len() }).await;
+    eventually_is(0, || async { replica.census().await.parked }).await;
     replica.stop().await;
 }

@@ -24,8 +24,18 @@ macro_rules! script {
     };
 }
 
+macro_rules! reading_script {
+    ($name:literal) => {
+        concat!(
+            include_str!("../../lua/guard.lua"),
+            include_str!("../../lua/envelope.lua"),
+            include_str!(concat!("../../lua/", $name, ".lua"))
+        )
+    };
+}
+
 const PARK: (&str, &[&str]) =
-    (script!("park"), &["due", "lease", "dead", "msg", "meta", "ids", "seq", "mark"]);
+    (reading_script!("park"), &["due", "lease", "dead", "msg", "meta", "ids", "seq", "mark"]);
 const CLAIM: (&str, &[&str]) =
     (script!("claim"), &["due", "lease", "dead", "msg", "meta", "claims", "paused"]);
 const SETTLE: (&str, &[&str]) = (script!("settle"), &["lease", "msg", "meta", "ids"]);
@@ -39,7 +49,7 @@ const CANCEL: (&str, &[&str]) =
     (script!("cancel"), &["due", "lease", "dead", "msg", "meta", "ids"]);
 const RESCHEDULE: (&str, &[&str]) = (script!("reschedule"), &["due", "lease", "dead", "msg"]);
 const REVIVE: (&str, &[&str]) =
-    (script!("revive"), &["due", "lease", "dead", "msg", "meta", "ids"]);
+    (reading_script!("revive"), &["due", "lease", "dead", "msg", "meta", "ids"]);
 const WITHDRAW: (&str, &[&str]) = (script!("withdraw"), &["due", "lease", "dead", "meta"]);
 const BACKLOG: (&str, &[&str]) = (script!("backlog"), &["due"]);
 

@@ -11,6 +11,7 @@
 //! | `fidelity` | what a message looks like after it was held back |
 //! | `capture` | topology: declaring, checking, rescuing, setting aside |
 //! | `end_to_end` | the binary, a foreign client, a real broker and store |
+//! | `user_id` | who may change what is parked, as RabbitMQ knows users |
 //! | `proxy` | clients that change nothing but the URL |
 //! | `network` | bad weather between xdelay and its neighbours |
 //! | `crash` | kill -9 of everything, under load |
@@ -49,3 +50,4 @@ mod proxy;
 mod redis_faults;
 mod store_contract;
 mod support;
+mod user_id;

@@ -5,7 +5,8 @@ use std::path::Path;
 const RELIABILITY: &str = include_str!("../../docs/reliability.md");
 const ALERTS: &str = include_str!("../../ops/alerts.yml");
 const DASHBOARD: &str = include_str!("../../ops/dashboard.json");
-const METRICS: &str = include_str!("../../src/metrics.rs");
+const METRICS: &str =
+    concat!(include_str!("../../src/metrics.rs"), include_str!("../../src/metrics/proxy.rs"));
 const RUNBOOKS: &str = include_str!("../../docs/runbooks.md");
 
 /// The source of a module of this binary, its sub-modules included.
@@ -64,5 +65,26 @@ fn every_alert_has_its_runbook() {
     for alert in named {
         assert!(RUNBOOKS.contains(&format!("## {alert}\n")), "{alert} has no runbook");
         assert!(ALERTS.contains(&format!("runbooks.md#{}", alert.to_lowercase())), "{alert}");
+    }
+}
+
+#[test]
+fn every_picture_of_the_guide_is_kept_by_a_test_and_is_small() {
+    let guide = include_str!("../../docs/operating.md");
+    let named: Vec<_> = guide
+        .split("images/")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(".png").map(|(name, _)| name))
+        .collect();
+    assert!(named.len() >= 4, "{named:?}");
+    let tests = source("page");
+    for name in named {
+        let image = format!("docs/images/{name}.png");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(&image);
+        let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+        assert!((1..=150_000).contains(&bytes), "{image} has {bytes} bytes: make pictures");
+        // Those of a phone are kept view by view.
+        let kept = name.strip_prefix("phone-").unwrap_or(name);
+        assert!(tests.contains(&format!("\"{kept}\"")), "no test of the page keeps {name}");
     }
 }

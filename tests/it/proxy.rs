@@ -10,4 +10,5 @@ mod delays;
 mod migration;
 mod plugin;
 mod refusals;
+mod slow;
 mod support;

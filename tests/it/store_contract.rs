@@ -18,6 +18,7 @@ macro_rules! promises {
     };
 }
 
+mod owner;
 mod steer;
 
 mod mark;
@@ -35,8 +36,8 @@ use xdelay::message::{
 };
 use xdelay::store::embedded::EmbeddedStore;
 use xdelay::store::{
-    Claim, Entry, Error, Lease, Limit, Outcome, Parkings, Postponed, Recovery, Secured, Steer,
-    Store,
+    Author, Claim, Entry, Error, Lease, Limit, Outcome, Parkings, Postponed, Recovery, Secured,
+    Steer, Store,
 };
 
 use self::mark::{
@@ -65,7 +66,7 @@ pub fn message(id: Option<&str>, body: &str) -> Message {
 }
 
 pub fn park(message: Message, when: When) -> Entry {
-    Entry::Park { message, when, priority: 0 }
+    Entry::Park { message, when, priority: 0, by: Author::Producer }
 }
 
 pub fn limit(messages: usize) -> Limit {
@@ -173,6 +174,7 @@ async fn order_is_by_due_then_priority_then_arrival(Stage { store, .. }: Stage) 
         message: message(None, body),
         when: When::At(at),
         priority,
+        by: Author::Producer,
     };
     let batch = [
         entry("d", 2_000, 0),
@@ -198,7 +200,7 @@ async fn parking_a_uid_again_changes_nothing(Stage { store, .. }: Stage) {
 
 async fn an_id_replaces_and_cancels_in_order(Stage { store, .. }: Stage) {
     let id = ProducerId::new(b"order-1").expect("an id");
-    let cancel = || Entry::Cancel { uid: Uid::fresh(), id: id.clone() };
+    let cancel = || Entry::Cancel { uid: Uid::fresh(), id: id.clone(), user: None };
     let batch = [
         park(message(Some("order-1"), "first"), When::At(1)),
         park(message(Some("order-1"), "second"), When::At(1)),
@@ -359,7 +361,7 @@ async fn several_buckets_keep_ids_together_and_order_of_due() {
     let cancels: Vec<_> = (0..20)
         .map(|n| {
             let id = ProducerId::new(format!("id-{n}").as_bytes()).expect("an id");
-            Entry::Cancel { uid: Uid::fresh(), id }
+            Entry::Cancel { uid: Uid::fresh(), id, user: None }
         })
         .collect();
     let cancelled = store.park(&orders(), &cancels).await.expect("cancelled");

@@ -18,6 +18,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("release.batch", "1.5", "expected a whole number, such as 200"),
     ("release.max_in_flight", "199", "must be at least release.batch; write 200"),
     ("release.rate_limit", "-5", "must be 0 to 1000000; write 0"),
+    ("release.dead_max", "-1", "must be 0 to 1000000; write 0"),
     ("release.on_unroutable", "Drop", "must be retry or drop; write \"drop\""),
     ("release.retry.first", "6m", "must be at most release.retry.max; write \"5m\""),
     ("release.retry.first", "0s", "must be above 0"),

@@ -34,6 +34,7 @@ fn gives_the_defaults_when_loaded() {
     assert_eq!(shipped.delay.max.as_secs(), 3650 * 24 * 60 * 60);
     assert_eq!(shipped.intake.memory, 64 * 1024 * 1024);
     assert_eq!(shipped.release.rate_limit, None);
+    assert_eq!(shipped.release.dead_max, std::num::NonZeroU32::new(100_000));
     assert_eq!(shipped.amqp.nodes[0].expose(), "amqp://guest:guest@127.0.0.1:5672/%2f");
     assert!(shipped.admin.token.is_none());
 }

@@ -84,6 +84,7 @@ fn outcome(letter: u8, entry: &Entry, now: UnixMs) -> Result<Outcome, Error> {
         b'c' => Outcome::Cancelled,
         b'C' => Outcome::CancelledLeased,
         b'u' => Outcome::UnknownId,
+        b'n' => Outcome::NotYours,
         other => {
             return Err(Error::Garbled(format!("park answered `{}`", char::from(other))));
         }

@@ -5,7 +5,7 @@ use redis::Cmd;
 use crate::delay::When;
 use crate::message::ProducerId;
 use crate::store::mark::Move;
-use crate::store::{Entry, envelope};
+use crate::store::{Author, Entry, envelope};
 
 /// Adds the six arguments of one move of a mark.
 pub(super) fn push_move(call: &mut Cmd, step: &Move) {
@@ -15,15 +15,20 @@ pub(super) fn push_move(call: &mut Cmd, step: &Move) {
 /// Adds the six arguments of one entry.
 pub(super) fn push_entry(call: &mut Cmd, entry: &Entry) {
     call.arg(match entry {
-        Entry::Park { when: When::At(_), .. } => "at",
-        Entry::Park { when: When::Since { .. }, .. } => "since",
-        Entry::Park { .. } => "in",
+        Entry::Park { when, by, .. } => match (when, by) {
+            (When::At(_), Author::Producer) => "at",
+            (When::At(_), Author::Operator) => "at!",
+            (When::Since { .. }, Author::Producer) => "since",
+            (When::Since { .. }, Author::Operator) => "since!",
+            (When::AtOnce | When::In(_), Author::Producer) => "in",
+            (When::AtOnce | When::In(_), Author::Operator) => "in!",
+        },
         Entry::Bury { .. } => "bury",
         Entry::Cancel { .. } => "cancel",
     });
     call.arg(entry.uid().as_bytes());
     match entry {
-        Entry::Park { message, when, priority } => {
+        Entry::Park { message, when, priority, .. } => {
             let id = message.id.as_ref().map_or("", ProducerId::as_str);
             call.arg(id);
             match when {
@@ -36,8 +41,9 @@ pub(super) fn push_entry(call: &mut Cmd, entry: &Entry) {
         Entry::Bury { message, reason } => {
             call.arg("").arg(reason.as_str()).arg("").arg(&envelope::pack(message)[..]);
         }
-        Entry::Cancel { id, .. } => {
-            call.arg(id.as_str()).arg("").arg("").arg("");
+        Entry::Cancel { id, user, .. } => {
+            let user = user.as_deref().unwrap_or_default();
+            call.arg(id.as_str()).arg(user).arg("").arg("");
         }
     }
 }

@@ -33,6 +33,20 @@ macro_rules! guarded {
     };
 }
 
+/// One that also reads envelopes.
+macro_rules! reading {
+    ($name:literal) => {
+        Script::new(
+            $name,
+            concat!(
+                include_str!("../../../lua/guard.lua"),
+                include_str!("../../../lua/envelope.lua"),
+                include_str!(concat!("../../../lua/", $name, ".lua"))
+            ),
+        )
+    };
+}
+
 /// All of them.
 pub(super) struct Scripts {
     pub park: Script,
@@ -55,7 +69,7 @@ pub(super) struct Scripts {
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
-            park: guarded!("park"),
+            park: reading!("park"),
             claim: guarded!("claim"),
             settle: guarded!("settle"),
             postpone: guarded!("postpone"),
@@ -67,7 +81,7 @@ impl Scripts {
             backlog: guarded!("backlog"),
             cancel: guarded!("cancel"),
             reschedule: guarded!("reschedule"),
-            revive: guarded!("revive"),
+            revive: reading!("revive"),
             withdraw: guarded!("withdraw"),
             pause: guarded!("pause"),
         }

@@ -122,3 +122,20 @@ async fn park_moves_marks_only_from_where_they_are_expected() {
         bucket.holds(&parked).await;
     }
 }
+
+#[tokio::test]
+async fn park_takes_no_bytes_for_a_user_that_are_none() {
+    // The head of an AMQP envelope, then flags that promise a user-id and an end anywhere.
+    let head = "\x01\x01crc_delay___\x00\x00\x00\x00\x00\x06";
+    for rest in ["", "\x00", "\x00\x10", "\x00\x10\x05ali", "\x20\x10\x7f\x7f\x7f\x7f", "\x7f\x7f"]
+    {
+        let mut bucket = Bucket::new().await;
+        let body = format!("{head}{rest}");
+        let parked = ["at", "u1", "id", FUTURE, "0", &body];
+        let replaced = ["at", "u2", "id", FUTURE, "0", "body"];
+        bucket.run(PARK, &parked).await;
+        let letters = outcomes(&bucket.run(PARK, &replaced).await);
+        // Of one that is cut short as much counts as is there.
+        assert_eq!(letters, if rest.ends_with("ali") { "n" } else { "r" }, "{rest:?}");
+    }
+}

@@ -203,11 +203,21 @@ impl Sidecar {
         }
     }
 
-    /// The most memory it ever had, in KiB, as Linux counts it.
+    /// The most memory it ever had, in KiB.
     pub fn peak_memory(&self) -> u64 {
+        self.kib_of("VmHWM:")
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn memory(&self) -> u64 {
+        self.kib_of("VmRSS:") << 10
+    }
+
+    /// What Linux counts under this name.
+    fn kib_of(&self, name: &str) -> u64 {
         let pid = self.child.as_ref().expect("running").id();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("counted");
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
