@@ -1,6 +1,7 @@
 //! What tests share: services, names of their own, and waiting for a state.
 
 pub mod fault_proxy;
+pub mod invariants;
 pub mod kafka;
 pub mod load;
 pub mod rabbit;
