@@ -8,6 +8,7 @@
 //! | `embedded_faults` | what can befall the file of the embedded store |
 //! | `broker_contract` | the promises of `Broker`, on every broker there is |
 //! | `loops` | intake, release and recover, with faults at exact moments |
+//! | `model` | the loops of two replicas, every mishap between two calls, on a clock that stands still |
 //! | `fidelity` | what a message looks like after it was held back |
 //! | `capture` | topology: declaring, checking, rescuing, setting aside |
 //! | `end_to_end` | the binary, a foreign client, a real broker and store |
@@ -37,6 +38,7 @@ mod fidelity;
 mod kafka;
 mod loops;
 mod lua;
+mod model;
 mod network;
 mod operator;
 mod page;

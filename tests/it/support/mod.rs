@@ -8,6 +8,7 @@ pub mod rabbit;
 pub mod raw_publisher;
 pub mod redis;
 pub mod sidecar;
+pub mod witness;
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -203,6 +203,7 @@ impl fmt::Display for Event {
             Self::Leased => f.write_str("leased"),
             Self::Replaced { certain } => write!(f, "replaced{}", possibly(certain)),
             Self::Cancelled { certain } => write!(f, "cancelled{}", possibly(certain)),
+            Self::Delivered(_) => f.write_str("delivered"),
             Self::Settled => f.write_str("settled"),
             Self::TouchedByOldToken => f.write_str("concluded by a holder who had lost it"),
             Self::Dead { reason } => write!(f, "dead: {reason}"),

@@ -30,8 +30,6 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Of a run in which nothing went wrong.
-    pub const NO_FAULT: Self = Self { copies: Some(0), healed: None };
     /// Of a run in which anything did.
     pub const FAULTS: Self = Self { copies: None, healed: None };
 }
@@ -82,7 +80,7 @@ pub const INVARIANTS: &[Invariant] = &[
     Invariant { number: 10, sentence: "an old token changes nothing", breaches: fenced },
     Invariant {
         number: 10,
-        sentence: "what was plainly cancelled or replaced is never delivered",
+        sentence: "what was plainly cancelled or replaced is not delivered, unless it is parked anew",
         breaches: ends_are_final,
     },
     Invariant {
@@ -142,6 +140,11 @@ fn each(history: &History, mut look: impl FnMut(&[Line]) -> Option<String>) -> V
 
 fn has(lines: &[Line], is: impl Fn(&Event) -> bool) -> bool {
     lines.iter().any(|line| is(&line.event))
+}
+
+/// Whether nothing more has to become of a message.
+pub fn is_over(lines: &[Line]) -> bool {
+    has(lines, is_end)
 }
 
 fn is_end(event: &Event) -> bool {
@@ -274,16 +277,22 @@ fn fenced(history: &History, _: &Terms) -> Vec<Breach> {
 }
 
 fn ends_are_final(history: &History, _: &Terms) -> Vec<Breach> {
-    use Event::{Cancelled, Replaced};
+    use Event::{Cancelled, Parked, Replaced};
     each(history, |lines| {
-        let is_final = |event: &Event| {
-            matches!(event, Cancelled { certain: true } | Replaced { certain: true })
-        };
-        let ended = lines.iter().filter(|line| is_final(&line.event));
-        let ended: HashSet<_> = ended.map(|line| line.uid.as_deref()).collect();
-        let delivered = lines.iter().filter(|line| line.is_delivery());
-        let mut delivered = delivered.filter(|line| ended.contains(&line.uid.as_deref()));
-        delivered.next().map(|_| "was plainly ended, and delivered all the same".to_owned())
+        let mut ended = HashSet::new();
+        for Line { uid, event, .. } in lines {
+            match event {
+                Cancelled { certain: true } | Replaced { certain: true } => {
+                    ended.insert(uid);
+                }
+                Parked { .. } => drop(ended.remove(uid)),
+                Event::Delivered(_) if ended.contains(uid) => {
+                    return Some("was plainly ended, and delivered all the same".to_owned());
+                }
+                _ => {}
+            }
+        }
+        None
     })
 }
 

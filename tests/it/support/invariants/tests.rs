@@ -76,7 +76,7 @@ fn each_invariant_is_broken_by_what_breaks_it_and_by_that_alone() {
         delivered(Delivery { in_its_place: false, ..Delivery::due(100) }),
         history(without(&Parked { due: 100 })),
         history(with(TouchedByOldToken)),
-        history(with(Cancelled { certain: true })),
+        history([&WELL[..6], &[Cancelled { certain: true }], &WELL[6..]].concat()),
         late,
         miscounted,
     ];
@@ -90,7 +90,7 @@ fn each_invariant_is_broken_by_what_breaks_it_and_by_that_alone() {
 fn what_else_breaks_them() {
     let cases = [
         (history(with(Left { state: State::Dead, whole: false })), 3),
-        (history(with(Replaced { certain: true })), 10),
+        (history([&WELL[..6], &[Replaced { certain: true }], &WELL[6..]].concat()), 10),
         (delivered_too_soon(), 4),
         (history(without(&WELL[6])), 9),
     ];
