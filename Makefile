@@ -23,8 +23,12 @@ chaos: ## three replicas through SECONDS of mishaps; SEED repeats a schedule
 	dev/services run main env CHAOS_SECONDS=$(SECONDS) $(if $(SEED),TEST_SEED=$(SEED)) \
 		cargo test --locked --test it -- --nocapture chaos::
 
-fuzz: ## feed the proxy's walk over frames with nonsense for SECONDS; needs nightly and cargo-fuzz
-	cargo +nightly fuzz run frames -- -max_total_time=$(SECONDS)
+TARGETS = frames delay envelope config
+TARGET ?= $(TARGETS)
+fuzz: ## feed TARGET (frames, delay, envelope, config) with nonsense for SECONDS; needs nightly and cargo-fuzz
+	for target in $(TARGET); do mkdir -p fuzz/corpus/$$target && \
+		cargo +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
+		-max_total_time=$(SECONDS) || exit 1; done
 
 # COMPAT=docker uses container images instead of a Debian sid root.
 COMPAT ?= sid

@@ -21,6 +21,7 @@
 //! | `admin` | what an operator sees and changes over HTTP |
 //! | `page` | the web page, in a real browser |
 //! | `operator` | the sub-commands that talk to a running xdelay |
+//! | `seeds` | what `fuzz/` begins with, without fuzzing |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
@@ -45,5 +46,6 @@ mod page;
 mod pages;
 mod proxy;
 mod redis_faults;
+mod seeds;
 mod store_contract;
 mod support;
