@@ -1,6 +1,6 @@
 # Everything a developer runs, by name. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-controls chaos fuzz test-compat stop lint bench
+.PHONY: help demo test test-controls chaos fuzz test-compat test-upgrade stop lint bench
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -29,6 +29,11 @@ fuzz: ## feed TARGET (frames, delay, envelope, config) with nonsense for SECONDS
 	for target in $(TARGET); do mkdir -p fuzz/corpus/$$target && \
 		cargo +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
 		-max_total_time=$(SECONDS) || exit 1; done
+
+OTHER ?= HEAD~1
+test-upgrade: ## this version and OTHER (a commit or tag) side by side on one Redis, under load
+	dev/services up
+	dev/two-versions $(OTHER)
 
 # COMPAT=docker uses container images instead of a Debian sid root.
 COMPAT ?= sid

@@ -22,6 +22,7 @@
 //! | `page` | the web page, in a real browser |
 //! | `operator` | the sub-commands that talk to a running xdelay |
 //! | `seeds` | what `fuzz/` begins with, without fuzzing |
+//! | `versions` | two versions side by side, and what a newer one parked |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
@@ -49,3 +50,4 @@ mod redis_faults;
 mod seeds;
 mod store_contract;
 mod support;
+mod versions;
