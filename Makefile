@@ -1,6 +1,6 @@
 # Everything a developer runs, by name. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-controls matrix chaos fuzz test-compat pictures stop lint bench
+.PHONY: help demo test test-controls matrix chaos fuzz test-compat test-upgrade pictures stop lint bench
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -29,8 +29,17 @@ chaos: ## three replicas through SECONDS of mishaps; SEED repeats a schedule
 	dev/services run main env CHAOS_SECONDS=$(SECONDS) $(if $(SEED),TEST_SEED=$(SEED)) \
 		cargo test --locked --test it -- --nocapture chaos::
 
-fuzz: ## feed the proxy's walk over frames with nonsense for SECONDS; needs nightly and cargo-fuzz
-	cargo +nightly fuzz run frames -- -max_total_time=$(SECONDS)
+TARGETS = frames delay envelope config
+TARGET ?= $(TARGETS)
+fuzz: ## feed TARGET (frames, delay, envelope, config) with nonsense for SECONDS; needs nightly and cargo-fuzz
+	for target in $(TARGET); do mkdir -p fuzz/corpus/$$target && \
+		cargo +nightly fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
+		-max_total_time=$(SECONDS) || exit 1; done
+
+OTHER ?= HEAD~1
+test-upgrade: ## this version and OTHER (a commit or tag) side by side on one Redis, under load
+	dev/services up
+	dev/two-versions $(OTHER)
 
 pictures: ## take the pictures of the operator's guide anew, from the tests of the web page
 	dev/install tests

@@ -17,7 +17,7 @@ end
 local now = math.floor(clock())
 local held, count = held_by(lease_key, uids, tokens), 0
 for i, uid in ipairs(uids) do
-  if held[uid] then
+  if held[i] then
     local attempts, expiries = read_meta(redis.call('HGET', meta_key, uid))
     redis.call('ZREM', lease_key, uid)
     redis.call('ZADD', dead_key, now, uid)

@@ -52,7 +52,8 @@ end
 -- until the year 2248.
 local TOKENS_PER_MS = 1024
 
--- Which of these messages are still held by these tokens: a set of uids.
+-- Which of these messages are still held by these tokens, in turn. One message may stand here twice:
+-- a replica whose lease ran out may have been given it again.
 local function held_by(lease_key, uids, tokens)
   local holders, asked = {}, {}
   for _, token in ipairs(tokens) do
@@ -64,6 +65,6 @@ local function held_by(lease_key, uids, tokens)
     end
   end
   local held = {}
-  for i, uid in ipairs(uids) do held[uid] = holders[uid] ~= nil and holders[uid] == tokens[i] end
+  for i, uid in ipairs(uids) do held[i] = holders[uid] ~= nil and holders[uid] == tokens[i] end
   return held
 end

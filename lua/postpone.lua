@@ -22,7 +22,7 @@ local now = math.ceil(clock())
 local held, count = held_by(lease_key, uids, tokens), 0
 for i, uid in ipairs(uids) do
   local due, wait, more = tonumber(ARGV[5 * i - 2]), tonumber(ARGV[5 * i - 1]), tonumber(ARGV[5 * i])
-  if held[uid] then
+  if held[i] then
     local attempts = read_meta(redis.call('HGET', meta_key, uid))
     redis.call('ZREM', lease_key, uid)
     redis.call('ZADD', due_key, wait > 0 and now + wait or math.min(due, now), uid)

@@ -16,7 +16,7 @@ end
 local held = held_by(lease_key, uids, tokens)
 for i, uid in ipairs(uids) do
   local id = ARGV[3 * i]
-  if held[uid] then
+  if held[i] then
     gone[#gone + 1] = uid
     if id ~= '' and redis.call('HGET', ids_key, id) == uid then ids[#ids + 1] = id end
   end

@@ -30,7 +30,39 @@ struct Seen {
     limit_at: Instant,
 }
 
-/// This host's clock, rounded down: the clock of a store that has none of its own.
+/// The monotonic clock of this process. Where a test holds tokio's clock, it holds this one too.
+pub fn instant() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// The clock of a store that has none of its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum WallClock {
+    /// This host's.
+    #[default]
+    Host,
+    /// One that shows `at` at `since` and goes with [`instant`], for simulations.
+    #[cfg(any(test, feature = "test-support"))]
+    Simulated {
+        /// What it shows.
+        at: UnixMs,
+        /// When it shows that.
+        since: Instant,
+    },
+}
+
+impl WallClock {
+    /// What it shows, rounded down.
+    pub fn now(self) -> UnixMs {
+        match self {
+            Self::Host => host_now(),
+            #[cfg(any(test, feature = "test-support"))]
+            Self::Simulated { at, since } => at + millis(instant() - since),
+        }
+    }
+}
+
+/// This host's clock, rounded down.
 #[expect(clippy::disallowed_methods, reason = "this is the one file that reads the wall clock")]
 pub fn host_now() -> UnixMs {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO))
@@ -39,26 +71,26 @@ pub fn host_now() -> UnixMs {
 impl StoreClock {
     /// Starts from this host's clock, until the store's is first seen.
     pub fn new() -> Self {
-        Self { seen: Mutex::new(Seen::fresh(host_now(), Instant::now())) }
+        Self { seen: Mutex::new(Seen::fresh(host_now(), instant())) }
     }
 
     /// Takes note of the store's clock, as it was answered a moment ago to what was `asked` then.
     pub fn observe(&self, now: UnixMs, asked: Instant) {
         let mut seen = self.lock();
-        *seen = seen.updated(now, asked, Instant::now());
+        *seen = seen.updated(now, asked, instant());
     }
 
     /// The store's clock now, to within one round trip and the drift since it was last seen.
     pub fn now(&self) -> UnixMs {
         let Seen { now, at, .. } = *self.lock();
-        now + millis(at.elapsed())
+        now + millis(instant().saturating_duration_since(at))
     }
 
     /// What the store's clock has certainly not passed yet: a delay that counts from here does not
     /// end too early. It is ahead by no more than the shortest round trip of late.
     pub fn latest(&self) -> UnixMs {
         let seen = *self.lock();
-        seen.limit_us_at(Instant::now()).div_ceil(1_000)
+        seen.limit_us_at(instant()).div_ceil(1_000)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {

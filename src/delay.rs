@@ -11,6 +11,9 @@
 //! | `x-deliver-at` | the same as Unix milliseconds, RFC 3339 text, an AMQP timestamp (seconds) |
 //! | `x-delay-id`, `x-delay-cancel` | UTF-8 text of 1 to 255 bytes |
 
+#[cfg(any(test, feature = "test-support"))]
+pub mod fuzz;
+
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 

@@ -25,7 +25,7 @@ use self::claim::Batch;
 use self::conclude::Conclusions;
 use crate::alarm::Alarm;
 use crate::broker::{Broker, NotReleased, Released};
-use crate::clock::{StoreClock, UnixMs};
+use crate::clock::{StoreClock, UnixMs, instant};
 use crate::config;
 use crate::crash::{self, Point};
 use crate::finding::Finding;
@@ -200,7 +200,7 @@ impl ReleaseLoop {
         let Some(Batch { leases, deadline, permit }) = batch else {
             return (Vec::new(), None);
         };
-        let late = Instant::now() + self.shared.settings.lease / 8 >= deadline;
+        let late = instant() + self.shared.settings.lease / 8 >= deadline;
         if late {
             // Claimed ahead, and held up since: whoever claims it next has the time for it.
             let reason = Reason::new("late", "its lease would end before its confirm");
@@ -216,7 +216,7 @@ impl ReleaseLoop {
 
     fn take_claim(&mut self, claimed: Option<(Claim, Batch)>) -> Wake {
         let Some((claim, batch)) = claimed else {
-            let probe = self.probe_at.map(|at| at.saturating_duration_since(Instant::now()));
+            let probe = self.probe_at.map(|at| at.saturating_duration_since(instant()));
             return Wake::After(probe.unwrap_or(self.shared.limiter.refill()));
         };
         if self.storeless.failures() > 0 {
@@ -312,7 +312,7 @@ impl ReleaseLoop {
 
     /// The destination takes nothing: what was claimed ahead goes back too, and a probe follows.
     fn begin_waiting(&mut self, reason: &Reason) {
-        self.probe_at = Some(Instant::now() + self.waiting.failed());
+        self.probe_at = Some(instant() + self.waiting.failed());
         if let Some(batch) = self.claimed.take() {
             for lease in batch.leases {
                 self.conclusions.give_back(lease.into_ticket(), reason.clone());

@@ -1,7 +1,7 @@
 //! Whatever a client sends, in whatever pieces: the walk over it neither panics nor depends on
 //! where the stream was cut.
 //!
-//! Usage: `cargo +nightly fuzz run frames` (cargo install cargo-fuzz)
+//! Usage: `make fuzz TARGET=frames` (cargo install cargo-fuzz)
 
 #![no_main]
 

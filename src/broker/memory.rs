@@ -94,6 +94,11 @@ impl MemoryBroker {
         self.inner().unacked.len()
     }
 
+    /// The bodies of those, in order of capture.
+    pub fn unacked_bodies(&self) -> Vec<Bytes> {
+        self.inner().unacked.values().map(|published| published.body.clone()).collect()
+    }
+
     /// All that consumers got, in order.
     pub fn received(&self) -> Vec<Received> {
         self.inner().received.clone()

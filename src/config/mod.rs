@@ -20,6 +20,8 @@ mod credentials;
 mod duration;
 mod error;
 mod exchanges;
+#[cfg(any(test, feature = "test-support"))]
+pub mod fuzz;
 mod kafka;
 mod layers;
 mod network;

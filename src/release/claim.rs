@@ -6,6 +6,7 @@ use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::ReleaseLoop;
+use crate::clock::instant;
 use crate::store::{Claim, Error, Lease, Limit};
 
 /// Most claims that make up one batch while there is a backlog. A batch is decided when its last
@@ -59,7 +60,7 @@ impl ReleaseLoop {
 
     async fn claim(&self, alone: bool) -> Result<Option<(Claim, Batch)>, Error> {
         let settings = &self.shared.settings;
-        if self.probe_at.is_some_and(|at| Instant::now() < at) {
+        if self.probe_at.is_some_and(|at| instant() < at) {
             return Ok(None);
         }
         let wanted = if self.probe_at.is_some() { 1 } else { settings.batch };
@@ -74,7 +75,7 @@ impl ReleaseLoop {
             self.shared.limiter.give_back(allowed);
             return Ok(None);
         };
-        let deadline = Instant::now() + settings.lease / 2;
+        let deadline = instant() + settings.lease / 2;
         let bytes = self.shared.claim_bytes;
         let limit = Limit { messages: allowed, bytes, lease: settings.lease, alone };
         let claimed = self.shared.store.claim(&self.destination, limit).await;

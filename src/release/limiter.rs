@@ -4,6 +4,8 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::clock::instant;
+
 /// A token bucket of one tenth of a second, shared by all destinations of a replica.
 #[derive(Debug)]
 pub struct Limiter(Option<Mutex<Bucket>>);
@@ -19,11 +21,7 @@ impl Limiter {
     /// `None` limits nothing.
     pub fn new(per_second: Option<NonZeroU32>) -> Self {
         Self(per_second.map(|rate| {
-            Mutex::new(Bucket {
-                per_second: f64::from(rate.get()),
-                tokens: 0.0,
-                filled: Instant::now(),
-            })
+            Mutex::new(Bucket { per_second: f64::from(rate.get()), tokens: 0.0, filled: instant() })
         }))
     }
 
@@ -32,7 +30,7 @@ impl Limiter {
         let Some(mut bucket) = self.bucket() else {
             return wanted;
         };
-        bucket.fill(Instant::now());
+        bucket.fill(instant());
         let got = (bucket.tokens as usize).min(wanted);
         bucket.tokens -= got as f64;
         got

@@ -30,7 +30,7 @@ use crate::message::{AmqpContent, Content, KafkaContent, Message, ProducerId, Re
 const VERSION: u8 = 1;
 const KIND_AMQP: u8 = 1;
 const KIND_KAFKA: u8 = 2;
-const CHECKED_FROM: usize = 6;
+pub(super) const CHECKED_FROM: usize = 6;
 const NO_DELAY: u64 = u64::MAX;
 const TORN: Fault = Fault::Damaged("a length is wrong");
 const NO_TIMESTAMP: i64 = -1;

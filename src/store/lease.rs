@@ -40,7 +40,8 @@ impl Ticket {
         self.id.as_ref()
     }
 
-    pub(super) fn token(&self) -> &str {
+    /// What tells this lease of its message from earlier and later ones.
+    pub fn token(&self) -> &str {
         &self.token
     }
 
@@ -81,6 +82,11 @@ impl Lease {
     /// How often its release has failed by its own fault.
     pub fn attempts(&self) -> u32 {
         self.attempts
+    }
+
+    /// What it is to be concluded by.
+    pub fn ticket(&self) -> &Ticket {
+        &self.ticket
     }
 
     /// Gives up the message for the right to conclude it.

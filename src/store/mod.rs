@@ -59,6 +59,8 @@
 pub mod embedded;
 mod entry;
 mod envelope;
+#[cfg(any(test, feature = "test-support"))]
+pub mod fuzz;
 mod lease;
 mod mark;
 mod proof;

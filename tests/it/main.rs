@@ -8,6 +8,7 @@
 //! | `embedded_faults` | what can befall the file of the embedded store |
 //! | `broker_contract` | the promises of `Broker`, on every broker there is |
 //! | `loops` | intake, release and recover, with faults at exact moments |
+//! | `model` | the loops of two replicas, every mishap between two calls, on a clock that stands still |
 //! | `fidelity` | what a message looks like after it was held back |
 //! | `capture` | topology: declaring, checking, rescuing, setting aside |
 //! | `end_to_end` | the binary, a foreign client, a real broker and store |
@@ -23,6 +24,8 @@
 //! | `admin` | what an operator sees and changes over HTTP |
 //! | `page` | the web page, in a real browser |
 //! | `operator` | the sub-commands that talk to a running xdelay |
+//! | `seeds` | what `fuzz/` begins with, without fuzzing |
+//! | `versions` | two versions side by side, and what a newer one parked |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test may panic")]
@@ -42,12 +45,15 @@ mod fidelity;
 mod kafka;
 mod loops;
 mod lua;
+mod model;
 mod network;
 mod operator;
 mod page;
 mod pages;
 mod proxy;
 mod redis_faults;
+mod seeds;
 mod store_contract;
 mod support;
 mod user_id;
+mod versions;

@@ -45,7 +45,9 @@ use self::mark::{
     a_reader_ahead_of_the_mark_is_refused_whole_and_told_where_it_is,
     what_is_read_again_is_parked_no_second_time_even_after_its_release,
 };
+use super::support::invariants::{self, Delivery, Event, Terms};
 use super::support::redis::{connection, open, store, store_with};
+use super::support::witness::{Log, Witness};
 use super::support::{body, eventually, eventually_is};
 
 pub fn orders() -> Destination {
@@ -110,7 +112,9 @@ promises! {
     what_is_buried_stays_and_is_not_claimed,
     census_is_of_all_states_and_times_to_due,
     a_lost_lease_is_recovered_by_any_replica_and_the_old_ticket_is_void,
+    of_two_tickets_for_a_message_in_one_batch_the_last_alone_counts,
     two_replicas_never_hold_the_same_message,
+    whatever_is_done_in_between_the_invariants_hold,
     what_ends_its_holders_is_claimed_alone_and_then_buried,
     destinations_are_remembered_and_a_namespace_belongs_to_one_broker,
     a_mark_moves_with_what_is_parked_and_is_seen_by_all,
@@ -309,6 +313,83 @@ async fn a_lost_lease_is_recovered_by_any_replica_and_the_old_ticket_is_void(
     assert_eq!(claim.leases[0].due(), 5);
     assert_eq!(settle(&*store, lost).await, 0, "the first holder came too late");
     assert_eq!(settle(&*other, claim).await, 1);
+}
+
+/// A replica that was away beyond its lease may be given the same message again before it has
+/// concluded the first.
+async fn of_two_tickets_for_a_message_in_one_batch_the_last_alone_counts(
+    Stage { store, .. }: Stage,
+) {
+    let lost = Limit { lease: Duration::ZERO, ..limit(1) };
+    for old_first in [true, false] {
+        let batch = [park(message(None, "a"), When::At(5))];
+        let _ = store.park(&orders(), &batch).await.expect("parked");
+        let claim = store.claim(&orders(), lost).await.expect("a claim");
+        let old = claim.leases.into_iter().next().expect("a lease").into_ticket();
+        eventually_is(1, || async { store.recover(&orders()).await.expect("recovered").recovered })
+            .await;
+        let claim = store.claim(&orders(), limit(1)).await.expect("a claim");
+        let new = claim.leases.into_iter().next().expect("a lease").into_ticket();
+        let postponed = |ticket, wait, counts| {
+            let reason = Reason::new("test", "not now");
+            Postponed { ticket, wait: Duration::from_secs(wait), counts, reason }
+        };
+        let mut batch = vec![postponed(old, 60, true), postponed(new, 0, false)];
+        if !old_first {
+            batch.reverse();
+        }
+        assert_eq!(store.postpone(&orders(), batch).await.expect("postponed"), 1);
+        let claim = store.claim(&orders(), limit(1)).await.expect("a claim");
+        let attempts: Vec<_> = claim.leases.iter().map(Lease::attempts).collect();
+        assert_eq!(attempts, [0], "the old ticket counts nothing and makes nobody wait");
+        assert_eq!(settle(&*store, claim).await, 1);
+    }
+}
+
+/// Parks, replaces, cancels, steers, claims and concludes at random, as the model does in memory.
+async fn whatever_is_done_in_between_the_invariants_hold(Stage { store, .. }: Stage) {
+    let log = Arc::new(Log::default());
+    let witness = Witness::new(store, Arc::clone(&log));
+    let mut lost = Vec::new();
+    for number in 0..150 {
+        let id = ["a", "b"].get(fastrand::usize(..3)).copied();
+        match fastrand::u8(..7) {
+            0..=2 => {
+                let name = number.to_string();
+                log.note(&name, Event::Published { not_before: log.now() });
+                log.note(&name, Event::Confirmed);
+                let _ = witness.park(&orders(), &[park(message(id, &name), When::In(1))]).await;
+            }
+            3 => {
+                let id = ProducerId::new(b"a").expect("an id");
+                let _ = witness.park(&orders(), &[Entry::Cancel { uid: Uid::fresh(), id }]).await;
+            }
+            4 => {
+                let short = Limit { lease: Duration::ZERO, ..limit(2) };
+                lost.push(witness.claim(&orders(), short).await.expect("a claim"));
+                witness.recover(&orders()).await.expect("recovered");
+            }
+            5 => drop(witness.settle(&orders(), delivered(&log, lost.pop()).await).await),
+            _ => {
+                let claim = witness.claim(&orders(), limit(2)).await.expect("a claim");
+                let batch = delivered(&log, Some(claim)).await;
+                witness.settle(&orders(), batch).await.expect("settled");
+            }
+        }
+    }
+    witness.take_stock(&orders()).await;
+    invariants::hold(&log.history(), &Terms::FAULTS);
+}
+
+/// Releases what was claimed, and notes that.
+async fn delivered(log: &Log, claim: Option<Claim>) -> Vec<(xdelay::store::Ticket, Released)> {
+    let leases = claim.map(|claim| claim.leases).unwrap_or_default();
+    let proofs = released(&leases).await;
+    for lease in &leases {
+        let delivery = Delivery::due(lease.due());
+        log.note_uid(&lease.message().uid, Event::Delivered(delivery));
+    }
+    leases.into_iter().map(Lease::into_ticket).zip(proofs).collect()
 }
 
 async fn what_ends_its_holders_is_claimed_alone_and_then_buried(Stage { store, .. }: Stage) {

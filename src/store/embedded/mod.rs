@@ -20,7 +20,6 @@ mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 
@@ -36,7 +35,7 @@ use super::{
     Ticket,
 };
 use crate::broker::Released;
-use crate::clock::{StoreClock, UnixMs, host_now, millis};
+use crate::clock::{StoreClock, UnixMs, WallClock, host_now, instant, millis};
 use crate::crash::{self, Point};
 use crate::finding::Finding;
 use crate::message::{BrokerKind, Destination, ProducerId, Reason};
@@ -50,7 +49,11 @@ const LIST_MAX: usize = 500;
 pub struct EmbeddedStore {
     place: Arc<Place>,
     writer: Writer,
+    time: WallClock,
     clock: Arc<StoreClock>,
+    /// The answer to the next conclusion is lost.
+    #[cfg(any(test, feature = "test-support"))]
+    loses_answer: std::sync::atomic::AtomicBool,
 }
 
 impl EmbeddedStore {
@@ -60,22 +63,10 @@ impl EmbeddedStore {
     /// What is wrong with it, in words that say what to do: in use by another process, damaged,
     /// of a newer version, or not to be written.
     pub fn open(directory: &Path, clock: Arc<StoreClock>) -> Result<Self, Error> {
-        Self::start(Place::take(directory)?, clock)
-    }
-
-    /// One in memory, gone when dropped.
-    ///
-    /// # Errors
-    /// When no thread can be had.
-    #[cfg(any(test, feature = "test-support"))]
-    pub fn in_memory(clock: Arc<StoreClock>) -> Result<Self, Error> {
-        Self::start(Place::Memory, clock)
-    }
-
-    fn start(place: Place, clock: Arc<StoreClock>) -> Result<Self, Error> {
-        let place = Arc::new(place);
+        let place = Arc::new(Place::take(directory)?);
         let database = place.open()?;
-        let recovery = give_back_all(&database).map_err(|error| place.in_words(&error))?;
+        let recovery =
+            give_back_all(&database, host_now()).map_err(|error| place.in_words(&error))?;
         let Recovery { recovered, buried } = recovery;
         if recovery != Recovery::default() {
             crash::pass(Point::RecoveredUnannounced);
@@ -83,7 +74,50 @@ impl EmbeddedStore {
         }
         let writer = Writer::start(Arc::clone(&place), database)
             .map_err(|error| Error::Unavailable(format!("no thread for the store: {error}")))?;
-        Ok(Self { place, writer, clock })
+        Ok(Self::new(place, writer, WallClock::Host, clock))
+    }
+
+    fn new(place: Arc<Place>, writer: Writer, time: WallClock, clock: Arc<StoreClock>) -> Self {
+        Self {
+            place,
+            writer,
+            time,
+            clock,
+            #[cfg(any(test, feature = "test-support"))]
+            loses_answer: false.into(),
+        }
+    }
+
+    /// One in memory, gone when dropped. It has no thread: each call is applied where it is made, at
+    /// once, so that a simulation alone decides what happens when.
+    ///
+    /// # Errors
+    /// When the tables cannot be made.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn in_memory(time: WallClock, clock: Arc<StoreClock>) -> Result<Self, Error> {
+        let place = Arc::new(Place::Memory);
+        let writer = Writer::without_thread(Arc::clone(&place), place.open()?);
+        Ok(Self::new(place, writer, time, clock))
+    }
+
+    /// Applies the next settle, postpone or bury, and answers that it does not know.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn lose_next_answer(&self) {
+        self.loses_answer.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// Gives the batch back when it may not have been applied.
+    fn done<T: std::fmt::Debug>(
+        &self,
+        answer: Result<usize, Error>,
+        batch: Vec<T>,
+    ) -> Result<usize, NotDone<T>> {
+        #[cfg(any(test, feature = "test-support"))]
+        let answer = match self.loses_answer.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            true => Err(Error::Unavailable("the answer was lost".to_owned())),
+            false => answer,
+        };
+        answer.map_err(|source| NotDone { source, batch })
     }
 
     /// Runs `apply` on the room of a destination, with the time.
@@ -93,24 +127,23 @@ impl EmbeddedStore {
         F: FnOnce(&mut Page<'_>, Room, UnixMs) -> Result<T, redb::Error> + Send + 'static,
     {
         let listed = destination.listing();
+        let time = self.time;
         let answer = self.writer.call(move |page| {
             let room = page.room(&listed)?;
-            let now = host_now();
-            apply(page, room, now)
+            apply(page, room, time.now())
         });
         let answer = answer.await?;
-        self.clock.observe(host_now(), Instant::now());
+        self.clock.observe(time.now(), instant());
         Ok(answer)
     }
 }
 
 /// What was leased when the last process ended.
-fn give_back_all(database: &redb::Database) -> Result<Recovery, redb::Error> {
+fn give_back_all(database: &redb::Database, now: UnixMs) -> Result<Recovery, redb::Error> {
     let mut sum = Recovery::default();
     let transaction = database.begin_write()?;
     let mut page = Page::open(&transaction)?;
     for room in page.all_rooms()? {
-        let now = host_now();
         loop {
             let found = claim::recover(&mut page, room, UnixMs::MAX, now, RECOVER_MAX)?;
             if found == Recovery::default() {
@@ -128,14 +161,6 @@ fn give_back_all(database: &redb::Database) -> Result<Recovery, redb::Error> {
 /// What the thread that writes needs of a ticket. A token of another store holds nothing.
 fn stub(ticket: &Ticket) -> Stub {
     Stub { uid: ticket.uid().as_bytes().to_vec(), token: ticket.token().parse().unwrap_or(0) }
-}
-
-/// Gives the batch back when it may not have been applied.
-fn done<T: std::fmt::Debug>(
-    answer: Result<usize, Error>,
-    batch: Vec<T>,
-) -> Result<usize, NotDone<T>> {
-    answer.map_err(|source| NotDone { source, batch })
 }
 
 #[async_trait]
@@ -221,7 +246,7 @@ impl Store for EmbeddedStore {
         });
         let answer = answer.await;
         crash::pass(Point::SettledUnanswered);
-        done(answer, batch)
+        self.done(answer, batch)
     }
 
     async fn postpone(
@@ -234,7 +259,7 @@ impl Store for EmbeddedStore {
         let answer = self.on(destination, move |page, room, now| {
             count(stubs, |(stub, how)| conclude::postpone(page, room, &stub, how, now))
         });
-        done(answer.await, batch)
+        self.done(answer.await, batch)
     }
 
     async fn bury(
@@ -247,7 +272,7 @@ impl Store for EmbeddedStore {
         let answer = self.on(destination, move |page, room, now| {
             count(stubs, |(stub, reason)| conclude::bury(page, room, &stub, reason.as_str(), now))
         });
-        done(answer.await, batch)
+        self.done(answer.await, batch)
     }
 
     async fn recover(&self, destination: &Destination) -> Result<Recovery, Error> {

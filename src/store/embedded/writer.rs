@@ -38,6 +38,9 @@ pub(super) struct Writer {
     calls: Option<queue::SyncSender<Apply>>,
     /// Ends with the thread.
     closed: Mutex<queue::Receiver<()>>,
+    /// Who writes when there is no thread.
+    #[cfg(any(test, feature = "test-support"))]
+    desk: Option<Mutex<Desk>>,
 }
 
 impl Writer {
@@ -51,7 +54,20 @@ impl Writer {
             drop(open);
         };
         thread::Builder::new().name("store writer".into()).spawn(run)?;
-        Ok(Self { calls: Some(calls), closed: Mutex::new(closed) })
+        Ok(Self {
+            calls: Some(calls),
+            closed: Mutex::new(closed),
+            #[cfg(any(test, feature = "test-support"))]
+            desk: None,
+        })
+    }
+
+    /// One that applies each call where it is made.
+    #[cfg(any(test, feature = "test-support"))]
+    pub(super) fn without_thread(place: Arc<Place>, database: Database) -> Self {
+        let (_, closed) = queue::sync_channel(0);
+        let desk = Some(Mutex::new(Desk { place, database: Some(database) }));
+        Self { calls: None, closed: Mutex::new(closed), desk }
     }
 
     /// Applies one call; answers when it is on disk.
@@ -67,6 +83,11 @@ impl Writer {
             Ok(Box::new(move || drop(tell.send(answer))))
         });
         let gone = |what: &str| Error::Unavailable(format!("the store {what}; see the log"));
+        #[cfg(any(test, feature = "test-support"))]
+        if let Some(desk) = &self.desk {
+            desk.lock().unwrap_or_else(PoisonError::into_inner).serve(vec![apply]);
+            return told.await.map_err(|_| gone("could not write"));
+        }
         let calls = self.calls.as_ref().ok_or_else(|| gone("is closed"))?;
         calls.try_send(apply).map_err(|_| gone("is busy or closed"))?;
         match timeout(ANSWER_WITHIN, told).await {
@@ -96,13 +117,17 @@ impl Desk {
         while let Ok(first) = waiting.recv() {
             let group: Vec<Apply> =
                 std::iter::once(first).chain(waiting.try_iter().take(GROUP_MAX - 1)).collect();
-            match self.write(group) {
-                Ok(answers) => answers.into_iter().for_each(|tell| tell()),
-                Err(error) => {
-                    tracing::error!(%error, "nothing of this was written; callers try again");
-                    // After an error redb refuses everything until its file is opened anew.
-                    self.database = None;
-                }
+            self.serve(group);
+        }
+    }
+
+    fn serve(&mut self, group: Vec<Apply>) {
+        match self.write(group) {
+            Ok(answers) => answers.into_iter().for_each(|tell| tell()),
+            Err(error) => {
+                tracing::error!(%error, "nothing of this was written; callers try again");
+                // After an error redb refuses everything until its file is opened anew.
+                self.database = None;
             }
         }
     }

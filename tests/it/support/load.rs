@@ -1,7 +1,6 @@
 //! A producer and a consumer that outlive broken connections and keep account of every message.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::StreamExt;
@@ -14,6 +13,7 @@ use lapin::{BasicProperties, Connection, ConnectionProperties};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::invariants::{self, Delivery, Event, History, Terms};
 use super::rabbit::{headers, table};
 use super::{a_while, eventually, setting};
 
@@ -26,69 +26,55 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).expect("in range")
 }
 
-/// What was confirmed, and what arrived.
+/// What was published, confirmed, and what arrived.
 #[derive(Default)]
-pub struct Account {
-    /// By id, confirmed or not: when it was published, and its delay.
-    tried: Mutex<HashMap<String, (u64, u64)>>,
-    /// The ids that were confirmed.
-    sent: Mutex<HashSet<String>>,
-    /// By id: when each copy arrived, and its due.
-    arrived: Mutex<HashMap<String, Vec<(u64, u64)>>>,
-}
+pub struct Account(Mutex<History>);
 
 impl Account {
     pub fn confirmed(&self) -> usize {
-        self.sent.lock().expect("not poisoned").len()
+        self.history().confirmed()
     }
 
     /// How many confirmed messages have not arrived.
     pub fn missing(&self) -> usize {
-        let sent = self.sent.lock().expect("not poisoned");
-        let arrived = self.arrived.lock().expect("not poisoned");
-        sent.iter().filter(|id| !arrived.contains_key(*id)).count()
+        self.history().missing()
     }
 
     /// One is about to be published.
     pub fn try_one(&self, id: &str, delay: u64) {
-        let mut tried = self.tried.lock().expect("not poisoned");
-        tried.insert(id.to_owned(), (now_ms(), delay));
+        let now = now_ms();
+        self.history().note(id, now, Event::Published { not_before: now + delay });
     }
 
     pub fn confirm(&self, id: String) {
-        self.sent.lock().expect("not poisoned").insert(id);
+        self.history().note(&id, now_ms(), Event::Confirmed);
     }
 
     pub fn note(&self, id: String, at: u64, due: u64) {
-        let mut arrived = self.arrived.lock().expect("not poisoned");
-        arrived.entry(id).or_default().push((at, due));
+        self.history().note(&id, at, Event::Delivered(Delivery::due(due)));
     }
 
-    /// Nothing lost, nothing invented, nothing early; answers how many copies were too many.
+    /// Holds every invariant against what was seen; answers how many copies were too many.
+    #[track_caller]
     pub fn settle_up(&self) -> usize {
-        {
-            let sent = self.sent.lock().expect("not poisoned");
-            let arrived = self.arrived.lock().expect("not poisoned");
-            let lost: Vec<_> = sent.iter().filter(|id| !arrived.contains_key(*id)).collect();
-            assert!(lost.is_empty(), "{} lost: {:?}", lost.len(), &lost[..lost.len().min(9)]);
-        }
-        self.copies()
+        self.hold(&Terms::FAULTS)
     }
 
-    /// The same of what has arrived, whatever is lost.
+    /// The same of a run in which messages were lost.
+    #[track_caller]
     pub fn copies(&self) -> usize {
-        let arrived = self.arrived.lock().expect("not poisoned");
-        let tried = self.tried.lock().expect("not poisoned");
-        let mut copies = 0;
-        for (id, times) in arrived.iter() {
-            let (published, delay) = tried.get(id).expect("nothing is invented");
-            copies += times.len() - 1;
-            for (at, due) in times {
-                assert!(at >= due, "{id} came {} ms before its due", due - at);
-                assert!(*due >= published + delay, "{id} was due too soon");
-            }
-        }
-        copies
+        self.hold(&Terms { may_lose: true, ..Terms::FAULTS })
+    }
+
+    #[track_caller]
+    fn hold(&self, terms: &Terms) -> usize {
+        let history = self.history();
+        invariants::hold(&history, terms);
+        history.copies()
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.0.lock().expect("not poisoned")
     }
 }
 
@@ -135,8 +121,7 @@ fn produce_while(
                 // A new body for every try: one that was not confirmed may have arrived too.
                 tries += 1;
                 let (id, delay) = (format!("{who:x}.{next}.{tries}"), fastrand::u64(1..3_000));
-                let published = now_ms();
-                account.tried.lock().expect("not poisoned").insert(id.clone(), (published, delay));
+                account.try_one(&id, delay);
                 let properties = delayed(&id, delay);
                 let publish = async {
                     let options = BasicPublishOptions { mandatory: true, immediate: false };
@@ -148,7 +133,7 @@ fn produce_while(
                 };
                 match timeout(GIVE_UP, publish).await {
                     Ok(Ok(confirm)) if confirm.is_ack() => {
-                        account.sent.lock().expect("not poisoned").insert(id);
+                        account.confirm(id);
                         next += 1;
                     }
                     _ => break,

@@ -1,12 +1,14 @@
 //! What tests share: services, names of their own, and waiting for a state.
 
 pub mod fault_proxy;
+pub mod invariants;
 pub mod kafka;
 pub mod load;
 pub mod rabbit;
 pub mod raw_publisher;
 pub mod redis;
 pub mod sidecar;
+pub mod witness;
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -17,6 +17,7 @@ pub struct Sidecar {
     child: Option<Child>,
     port: u16,
     log: PathBuf,
+    binary: PathBuf,
 }
 
 impl Sidecar {
@@ -24,7 +25,8 @@ impl Sidecar {
     pub fn new(exchanges: &[&str]) -> Self {
         let port = free_port();
         let log = std::env::temp_dir().join(format!("{}.log", unique("xdelay")));
-        let mut sidecar = Self { settings: Vec::new(), child: None, port, log };
+        let binary = PathBuf::from(env!("CARGO_BIN_EXE_xdelay"));
+        let mut sidecar = Self { settings: Vec::new(), child: None, port, log, binary };
         sidecar.set("AMQP__URL", &setting("TEST_AMQP_URL"));
         sidecar.set("AMQP__EXCHANGES", &exchanges.join(","));
         sidecar.set("REDIS__URL", &setting("TEST_REDIS_URL"));
@@ -73,6 +75,11 @@ impl Sidecar {
         }
     }
 
+    /// Another build of xdelay.
+    pub fn run_binary(&mut self, binary: &str) {
+        self.binary = binary.into();
+    }
+
     /// In this directory instead of Redis.
     pub fn park_in(&mut self, directory: &std::path::Path) {
         self.settings.retain(|(name, _)| !name.starts_with("XDELAY_REDIS__"));
@@ -83,7 +90,8 @@ impl Sidecar {
     pub fn twin(&self) -> Self {
         let port = free_port();
         let log = std::env::temp_dir().join(format!("{}.log", unique("xdelay")));
-        let mut twin = Self { settings: self.settings.clone(), child: None, port, log };
+        let (settings, binary) = (self.settings.clone(), self.binary.clone());
+        let mut twin = Self { settings, child: None, port, log, binary };
         twin.set("ADMIN__LISTEN", &format!("127.0.0.1:{port}"));
         twin
     }
@@ -243,7 +251,7 @@ impl Sidecar {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_xdelay"));
+        let mut command = Command::new(&self.binary);
         command.args(arguments).env_clear().envs(self.settings.iter().cloned());
         command.current_dir(std::env::temp_dir());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
