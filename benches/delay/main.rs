@@ -17,7 +17,7 @@
 //! | [`fleet`], [`sidecar`], [`watch`] | the processes of xdelay; when they have parked everything |
 //! | [`role`], [`job`] | how these processes are started, and what they are told |
 //! | [`machine`], [`clock`], [`figure`] | what is measured on; the time; how figures are written |
-//! | [`report`], [`table`], [`document`] | the result, as data, as tables and in the docs |
+//! | [`report`], [`table`], [`plot`], [`document`] | the result, as data, as tables, as pictures, in the docs |
 
 #![allow(clippy::print_stdout, reason = "its output is what it is run for")]
 
@@ -33,6 +33,7 @@ mod load;
 mod machine;
 mod options;
 mod plan;
+mod plot;
 mod recorder;
 mod relay;
 mod report;
@@ -82,9 +83,9 @@ fn measure(options: &Options) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::FAILURE);
     }
-    if options.write {
-        document::write(&tables)?;
-        println!("written into {}", document::FILE);
+    if let Some(name) = &options.write {
+        let written = document::write(name, &tables, &plot::plots(&report)?, &report.json()?)?;
+        println!("written: {}", written.join(", "));
     }
     Ok(ExitCode::SUCCESS)
 }

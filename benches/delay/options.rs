@@ -36,10 +36,12 @@ pub(crate) struct Options {
     /// A smoke run of less than a minute: its figures mean nothing
     #[arg(long)]
     pub quick: bool,
-    /// Put tables, plots and data into docs/, unless something is not right
-    #[arg(long, conflicts_with = "quick")]
+    /// Put tables, plots and data into docs/, at the place in docs/benchmarks.md that is called so,
+    /// unless something is not right
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "rabbitmq", conflicts_with = "quick")]
     #[serde(skip)]
-    pub write: bool,
+    pub write: Option<String>,
     /// Fail when xdelay has less than this share of the rate it is compared with
     #[arg(long, value_name = "RATIO")]
     pub floor: Option<f64>,
