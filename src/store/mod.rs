@@ -61,6 +61,8 @@ mod entry;
 mod envelope;
 mod lease;
 mod mark;
+#[cfg(any(test, feature = "test-support"))]
+pub mod packing;
 mod proof;
 pub mod redis;
 mod steer;
