@@ -1,6 +1,6 @@
 # Everything a developer runs, by name. `make` alone lists it.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-controls matrix chaos fuzz test-compat test-upgrade pictures stop lint bench
+.PHONY: help demo test test-controls matrix chaos fuzz test-compat test-upgrade pictures stop lint bench bench-smoke
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\): ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -72,3 +72,6 @@ lint: ## formatting, clippy and documentation, warnings being errors
 
 bench: ## measure throughput and lateness
 	dev/bench
+
+bench-smoke: ## a minute of that: fails when xdelay falls far behind the relay
+	dev/bench smoke

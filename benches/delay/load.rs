@@ -6,30 +6,17 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, bail};
-use futures_util::StreamExt;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::FieldTable;
-use lapin::{Channel, Consumer};
-use tokio::time::interval;
 
 use crate::clock::now_us;
-use crate::job::{Arrivals, Job, Outcome};
-use crate::publisher;
+use crate::job::{Job, Outcome};
 use crate::recorder::Recorder;
-use crate::role;
-use crate::topology::{QUEUE, close, connect};
+use crate::side::Broker;
+use crate::{amqp, kafka, role};
 
 pub(crate) const ROLE: &str = "load";
-
-/// What a consumer may hold unacked, and after how many it acks.
-const PREFETCH: u16 = 2_000;
-const ACK_EVERY: u64 = 500;
-/// How long to look for copies after everything has arrived.
-const LINGER: Duration = Duration::from_millis(500);
 
 /// What publisher and recorder both know of a round.
 pub(crate) struct Round {
@@ -61,61 +48,28 @@ async fn run(job: Job) -> anyhow::Result<Outcome> {
         last_planned_us: AtomicU64::new(0),
         job,
     });
+    let publish = async |round| match round {
+        (Broker::Rabbitmq, round) => amqp::publisher::publish(round).await,
+        (Broker::Kafka, round) => kafka::publisher::publish(round).await,
+    };
+    let broker = round.job.broker;
     if !round.job.consume {
-        return publisher::publish(round).await;
+        return publish((broker, round)).await;
     }
-    let connection = connect(&round.job.amqp, "consumer").await?;
-    let channel = connection.create_channel().await?;
-    channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
-    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
-    let consumer = channel.basic_consume(QUEUE.into(), "recorder".into(), options, none).await?;
-    let recording = tokio::spawn(record(Arc::clone(&round), consumer, channel));
-    let publishing = tokio::spawn(publisher::publish(round));
-    // Whichever fails ends both.
-    let (outcome, arrived) =
-        tokio::try_join!(async { publishing.await? }, async { recording.await? })?;
-    close(&connection).await;
-    Ok(Outcome { arrived: Some(arrived), ..outcome })
-}
-
-async fn record(
-    round: Arc<Round>,
-    mut consumer: Consumer,
-    channel: Channel,
-) -> anyhow::Result<Arrivals> {
-    let mut recorder = Recorder::new(Arc::clone(&round))?;
-    let patience = Duration::from_secs(round.job.patience);
-    let mut look = interval(Duration::from_millis(100));
-    let (mut unacked, mut last_tag) = (0, 0);
-    let mut last_arrival_us = now_us();
-    loop {
-        tokio::select! {
-            delivery = consumer.next() => {
-                let delivery = delivery.context("the broker ended the consumer")??;
-                last_arrival_us = now_us();
-                recorder.take(&delivery, last_arrival_us);
-                (unacked, last_tag) = (unacked + 1, delivery.delivery_tag);
-                if unacked == ACK_EVERY {
-                    ack(&channel, last_tag).await?;
-                    unacked = 0;
-                }
-            }
-            _ = look.tick() => {
-                let planned = round.last_planned_us.load(Ordering::Acquire);
-                let quiet = now_us().saturating_sub(last_arrival_us.max(planned));
-                let enough = if recorder.is_complete() { LINGER } else { patience };
-                if planned > 0 && u128::from(quiet) >= enough.as_micros() {
-                    break;
-                }
-            }
+    let recorder = Recorder::new(Arc::clone(&round))?;
+    // Begins to consume before anything is published. Whichever fails ends both.
+    let (outcome, arrived) = match broker {
+        Broker::Rabbitmq => {
+            let consumer = amqp::consumer::Consumer::start(&round.job).await?;
+            let recording = tokio::spawn(consumer.record(recorder));
+            tokio::try_join!(publish((broker, round)), async { recording.await? })?
         }
-    }
-    if unacked > 0 {
-        ack(&channel, last_tag).await?;
-    }
-    Ok(recorder.finish())
-}
-
-async fn ack(channel: &Channel, tag: u64) -> anyhow::Result<()> {
-    channel.basic_ack(tag, BasicAckOptions { multiple: true }).await.context("acknowledging")
+        Broker::Kafka => {
+            let consumer = kafka::consumer::start(&round.job)?;
+            let record = move || kafka::consumer::record(&consumer, recorder);
+            let recording = tokio::task::spawn_blocking(record);
+            tokio::try_join!(publish((broker, round)), async { recording.await? })?
+        }
+    };
+    Ok(Outcome { arrived: Some(arrived), ..outcome })
 }

@@ -11,6 +11,7 @@ use lapin::uri::AMQPUri;
 use serde::Serialize;
 
 use crate::options::Options;
+use crate::side::Broker;
 
 /// Where figures do not travel without.
 #[derive(Clone, Debug, Serialize)]
@@ -22,7 +23,8 @@ pub(crate) struct Machine {
     /// Load average of the minute before: anything else that ran is in the figures.
     pub load_before: f64,
     pub xdelay: String,
-    pub rabbitmq: String,
+    /// Of the broker that is measured.
+    pub broker: String,
     pub redis: String,
     pub rustc: String,
 }
@@ -37,7 +39,10 @@ impl Machine {
             kernel: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
             load_before: load.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0),
             xdelay: version(Command::new(&options.xdelay).arg("--version"))?,
-            rabbitmq: rabbitmq_version(&Options::amqp()?)?,
+            broker: match options.broker {
+                Broker::Rabbitmq => rabbitmq_version(&Options::amqp()?)?,
+                Broker::Kafka => kafka_version()?,
+            },
             redis: redis_info("server", "redis_version")?,
             rustc: version(Command::new("rustc").arg("--version"))?,
         })
@@ -52,6 +57,29 @@ pub(crate) fn redis_memory() -> anyhow::Result<u64> {
 /// The most memory that process `pid` had in use, in bytes.
 pub(crate) fn peak_memory(pid: u32) -> Option<u64> {
     field(&format!("/proc/{pid}/status"), "VmHWM").as_deref().and_then(kib)
+}
+
+/// Memory that process `pid` has in use, in bytes.
+pub(crate) fn memory(pid: u32) -> Option<u64> {
+    field(&format!("/proc/{pid}/status"), "VmRSS").as_deref().and_then(kib)
+}
+
+/// Processor time that process `pid` has used, in seconds, to a hundredth.
+pub(crate) fn processor(pid: u32) -> anyhow::Result<f64> {
+    let stat = read(&format!("/proc/{pid}/stat"))?;
+    // The name may hold anything, blanks too; what is counted from is behind it.
+    let (_, fields) = stat.rsplit_once(')').context("how much a process has run")?;
+    let ticks = |field: &str| field.parse::<f64>().context("how much a process has run");
+    let mut of_user_and_kernel = fields.split_whitespace().skip(11).take(2).map(ticks);
+    let sum: anyhow::Result<f64> = of_user_and_kernel.by_ref().sum();
+    // Linux shows hundredths of a second to programs, whatever its own clock ticks by.
+    Ok(sum? / 100.0)
+}
+
+/// Processor time that Redis has used, in seconds.
+pub(crate) fn redis_processor() -> anyhow::Result<f64> {
+    let used = |name: &str| -> anyhow::Result<f64> { Ok(redis_info("cpu", name)?.parse()?) };
+    Ok(used("used_cpu_user")? + used("used_cpu_sys")?)
 }
 
 /// Where results and logs go, in the tree.
@@ -103,6 +131,15 @@ fn rabbitmq_version(url: &str) -> anyhow::Result<String> {
         .context("RabbitMQ tells no version")?;
     let text = text.get(..u32::from_be_bytes(*length) as usize).context("a version cut short")?;
     Ok(String::from_utf8_lossy(text).into_owned())
+}
+
+/// The version that dev/kafka starts; no request of Kafka's answers with it.
+fn kafka_version() -> anyhow::Result<String> {
+    let pom = read(concat!(env!("CARGO_MANIFEST_DIR"), "/dev/kafka.pom.xml"))?;
+    let version = pom
+        .split_once("<artifactId>kafka_2.13</artifactId>")
+        .and_then(|(_, rest)| rest.split_once("<version>")?.1.split_once("</version>"));
+    Ok(version.context("the version of Kafka in dev/kafka.pom.xml")?.0.to_owned())
 }
 
 fn redis_info(section: &str, name: &str) -> anyhow::Result<String> {

@@ -1,5 +1,5 @@
 //! Measures what delaying costs: `cargo bench --bench delay -- --help`, or `make bench`, which
-//! starts a fresh Redis and RabbitMQ for it. `docs/benchmarks.md` says what the rows mean and how
+//! starts a fresh Redis and a fresh broker for it. `docs/benchmarks.md` says what the rows mean and how
 //! they could mislead.
 //!
 //! Nothing that is measured shares a process with what measures it. This program starts itself
@@ -9,33 +9,40 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`scenarios`] | what is run in which order |
-//! | [`stage`] | one round: who stands between producer and consumer |
-//! | [`load`], [`publisher`], [`recorder`] | the process that publishes, and records what arrives |
+//! | [`scenarios`], [`backlog`] | what is run in which order |
+//! | [`side`], [`stage`] | who stands between producer and consumer; one round |
+//! | [`load`], [`plan`], [`recorder`] | the process that publishes, and records what arrives |
 //! | [`relay`] | the process that forwards and does nothing else |
-//! | [`sidecar`], [`watch`] | the process of xdelay; when it has parked everything |
+//! | [`amqp`], [`kafka`] | each broker's publisher, consumer and relay, and what stands in it |
+//! | [`fleet`], [`sidecar`], [`watch`] | the processes of xdelay; when they have parked everything |
 //! | [`role`], [`job`] | how these processes are started, and what they are told |
-//! | [`topology`], [`machine`], [`clock`] | queues; what is measured on; the time |
-//! | [`report`], [`table`], [`document`] | the result, as data, as tables and in the docs |
+//! | [`machine`], [`clock`], [`figure`] | what is measured on; the time; how figures are written |
+//! | [`report`], [`table`], [`plot`], [`document`] | the result, as data, as tables, as pictures, in the docs |
 
 #![allow(clippy::print_stdout, reason = "its output is what it is run for")]
 
+mod amqp;
+mod backlog;
 mod clock;
 mod document;
+mod figure;
+mod fleet;
 mod job;
+mod kafka;
 mod load;
 mod machine;
 mod options;
-mod publisher;
+mod plan;
+mod plot;
 mod recorder;
 mod relay;
 mod report;
 mod role;
 mod scenarios;
+mod side;
 mod sidecar;
 mod stage;
 mod table;
-mod topology;
 mod watch;
 
 use std::process::ExitCode;
@@ -48,7 +55,8 @@ fn main() -> anyhow::Result<ExitCode> {
     match std::env::args().nth(1).as_deref() {
         Some(load::ROLE) => load::main(),
         Some(relay::ROLE) => relay::main(),
-        _ => measure(&Options::parse().settled()),
+        Some(amqp::idlers::ROLE) => amqp::idlers::main(),
+        _ => measure(&Options::parse().settled()?),
     }
 }
 
@@ -68,9 +76,16 @@ fn measure(options: &Options) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::FAILURE);
     }
-    if options.write {
-        document::write(&tables)?;
-        println!("written into {}", document::FILE);
+    let below = report.below_floor();
+    if !below.is_empty() {
+        for below in &below {
+            eprintln!("TOO SLOW: {below}");
+        }
+        return Ok(ExitCode::FAILURE);
+    }
+    if let Some(name) = &options.write {
+        let written = document::write(name, &tables, &plot::plots(&report)?, &report.json()?)?;
+        println!("written: {}", written.join(", "));
     }
     Ok(ExitCode::SUCCESS)
 }

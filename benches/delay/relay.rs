@@ -2,99 +2,50 @@
 //!
 //! No bridge that loses nothing can do less, so its rate is the ceiling of every consume-and-
 //! republish design in this language, client library and machine. It is no law of nature: xdelay
-//! reads its captured messages with a client of its own, and may come out ahead somewhere.
-//!
-//! Everything is pipelined: up to a prefetch of messages is on its way at once, and whole
-//! publish-and-confirm futures are, so that frames leave in few large writes.
+//! reads what RabbitMQ captured with a client of its own, and may come out ahead somewhere.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, bail};
-use futures_util::StreamExt;
-use futures_util::stream::FuturesOrdered;
-use lapin::message::Delivery;
-use lapin::options::{
-    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions,
-    ConfirmSelectOptions,
-};
-use lapin::types::FieldTable;
-use lapin::{Channel, Confirmation};
-use tokio::time::interval;
+use serde::{Deserialize, Serialize};
 
-use crate::role;
-use crate::topology::{CAPTURE_QUEUE, EXCHANGE, connect};
+use crate::role::{self, Role};
+use crate::side::Broker;
+use crate::{amqp, kafka};
 
 pub(crate) const ROLE: &str = "relay";
 
-/// As many as xdelay takes in and acknowledges together.
-const PREFETCH: u16 = 2_000;
-const ACK_EVERY: u64 = 200;
-/// How long a few messages may wait for their acknowledgement.
-const ACK_WITHIN: Duration = Duration::from_millis(5);
+/// What it is told.
+#[derive(Serialize, Deserialize)]
+struct Between {
+    broker: Broker,
+    server: String,
+}
+
+/// Starts it, and waits until it is ready.
+pub(crate) fn start(broker: Broker, server: &str) -> anyhow::Result<Role> {
+    let mut relay = Role::start(ROLE, &Between { broker, server: server.to_owned() })?;
+    let _ready: String = relay.answer()?;
+    Ok(relay)
+}
 
 pub(crate) fn main() -> anyhow::Result<ExitCode> {
-    let (amqp, gone) = role::receive::<String>()?;
-    tokio::runtime::Runtime::new()?.block_on(async {
+    let (Between { broker, server }, gone) = role::receive()?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let ended = runtime.block_on(async {
+        let relay = async {
+            match broker {
+                Broker::Rabbitmq => amqp::relay::relay(&server).await,
+                Broker::Kafka => {
+                    tokio::task::spawn_blocking(move || kafka::relay::relay(&server)).await?
+                }
+            }
+        };
         tokio::select! {
-            ended = relay(&amqp) => ended,
+            ended = relay => ended,
             _ = gone => Ok(()),
         }
-    })?;
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn relay(amqp: &str) -> anyhow::Result<()> {
-    let intake = connect(amqp, "relay intake").await?;
-    let release = connect(amqp, "relay release").await?;
-    let from = intake.create_channel().await?;
-    from.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
-    let to = release.create_channel().await?;
-    to.confirm_select(ConfirmSelectOptions::default()).await?;
-    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
-    let mut consumer =
-        from.basic_consume(CAPTURE_QUEUE.into(), "relay".into(), options, none).await?;
-    role::say(&"ready")?;
-
-    let mut confirms = FuturesOrdered::new();
-    let mut tick = interval(ACK_WITHIN);
-    let (mut unacked, mut last_tag) = (0, 0);
-    loop {
-        tokio::select! {
-            Some(confirmed) = confirms.next() => {
-                last_tag = confirmed?;
-                unacked += 1;
-            }
-            delivery = consumer.next() => {
-                let delivery = delivery.context("the broker ended the consumer")??;
-                confirms.push_back(forward(&to, delivery));
-            }
-            _ = tick.tick(), if unacked > 0 => {
-                ack(&from, last_tag).await?;
-                unacked = 0;
-            }
-        }
-        if unacked == ACK_EVERY {
-            ack(&from, last_tag).await?;
-            unacked = 0;
-        }
-    }
-}
-
-/// Publishes a message as it came, and answers its tag once that is confirmed.
-async fn forward(to: &Channel, delivery: Delivery) -> anyhow::Result<u64> {
-    let Delivery { routing_key, properties, data, delivery_tag, .. } = delivery;
-    let options = BasicPublishOptions::default();
-    let confirm = to
-        .basic_publish(EXCHANGE.into(), routing_key, options, &data, properties)
-        .await
-        .context("publishing")?;
-    match confirm.await.context("waiting for a confirm")? {
-        Confirmation::Ack(None) => Ok(delivery_tag),
-        other => bail!("the broker did not take a message: {other:?}"),
-    }
-}
-
-async fn ack(from: &Channel, tag: u64) -> anyhow::Result<()> {
-    from.basic_ack(tag, BasicAckOptions { multiple: true }).await.context("acknowledging")
+    });
+    // The thread that relays for Kafka never ends by itself.
+    runtime.shutdown_background();
+    ended.map(|()| ExitCode::SUCCESS)
 }

@@ -5,9 +5,11 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 use crate::clock::seconds;
-use crate::job::{Arrivals, Outcome, Path};
+use crate::figure::{median, per_second};
+use crate::job::{Arrivals, Delay, Outcome};
 use crate::machine::{Machine, OUTPUT, output_dir};
 use crate::options::Options;
+use crate::side::{Setup, Side};
 
 /// Above this load average something else was running.
 const QUIET: f64 = 0.5;
@@ -17,66 +19,143 @@ pub(crate) struct Report {
     pub date: String,
     pub machine: Machine,
     pub options: Options,
-    pub flat_out: Option<FlatOut>,
-    pub rates: Vec<Rate>,
-    pub burst: Option<Burst>,
-    pub backlog: Option<Backlog>,
+    pub contests: Vec<Contest>,
+    pub rates: Vec<Rates>,
+    pub bursts: Vec<Burst>,
+    pub backlogs: Vec<Backlog>,
+    pub connections: Option<Connections>,
 }
 
-/// Rounds as fast as it goes.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct FlatOut {
-    pub alone: Vec<Outcome>,
-    pub relay: Vec<Outcome>,
-    pub xdelay: Vec<Outcome>,
-}
-
-/// Rounds at a fixed rate.
+/// All rounds of one side.
 #[derive(Debug, Serialize)]
-pub(crate) struct Rate {
-    pub path: Path,
-    pub rate: u64,
+pub(crate) struct Series {
+    pub side: Side,
+    /// Messages per second that were asked for; none where it was as many as possible.
+    pub rate: Option<u64>,
     pub outcomes: Vec<Outcome>,
 }
 
-impl Rate {
-    pub(crate) fn new(path: Path, rate: u64) -> Self {
-        Self { path, rate, outcomes: Vec::new() }
-    }
+/// Rounds as fast as it goes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Contest {
+    pub name: &'static str,
+    /// What the others are compared with.
+    pub yardstick: Side,
+    pub body_bytes: usize,
+    pub delay: Delay,
+    pub series: Vec<Series>,
+}
 
-    fn named(&self, name: &'static str) -> impl Iterator<Item = (&'static str, Path, &Outcome)> {
-        self.outcomes.iter().map(move |outcome| (name, self.path, outcome))
-    }
+/// Rounds at fixed rates.
+#[derive(Debug, Serialize)]
+pub(crate) struct Rates {
+    pub name: &'static str,
+    pub body_bytes: usize,
+    pub delay: Delay,
+    pub series: Vec<Series>,
 }
 
 /// Everything due at one instant.
 #[derive(Debug, Serialize)]
 pub(crate) struct Burst {
+    pub setup: Setup,
     pub outcome: Outcome,
     pub due_us: u64,
-    /// When xdelay had all of it in Redis.
+    /// When xdelay had all of it in its store.
     pub parked_us: u64,
-    pub peak_memory: Option<u64>,
 }
 
-/// The rates beside many parked messages.
+/// Many parked messages, and what was measured beside them.
 #[derive(Debug, Serialize)]
 pub(crate) struct Backlog {
+    pub setup: Setup,
     pub messages: u64,
     pub park_seconds: f64,
-    /// By how much Redis grew.
-    pub redis_bytes: u64,
+    /// By how much the store grew: Redis' memory, or the embedded one's files.
+    pub store_bytes: u64,
     pub peak_memory: Option<u64>,
-    pub rates: Vec<Rate>,
+    pub idle: Option<Idle>,
+    pub rates: Vec<Series>,
+    pub starts: Vec<Start>,
 }
 
-impl FlatOut {
-    pub(crate) fn of(&mut self, path: Path) -> &mut Vec<Outcome> {
-        match path {
-            Path::Alone => &mut self.alone,
-            Path::Relay => &mut self.relay,
-            Path::Xdelay => &mut self.xdelay,
-        }
+/// Processor time while nothing was to be done.
+#[derive(Debug, Serialize)]
+pub(crate) struct Idle {
+    pub seconds: f64,
+    pub xdelay_seconds: f64,
+    pub redis_seconds: f64,
+    /// That xdelay had in use, in bytes.
+    pub memory: u64,
+}
+
+/// A start of xdelay while messages were due.
+#[derive(Debug, Serialize)]
+pub(crate) struct Start {
+    pub started_us: u64,
+    pub outcome: Outcome,
+}
+
+/// Connections through the proxy that do nothing. Memory is that of xdelay, in bytes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Connections {
+    pub count: u32,
+    pub before: u64,
+    pub after: u64,
+    pub connect_seconds: f64,
+}
+
+impl Series {
+    pub(crate) fn new(side: Side, rate: Option<u64>) -> Self {
+        Self { side, rate, outcomes: Vec::new() }
+    }
+
+    /// What every round of it saw.
+    pub(crate) fn arrivals(&self) -> impl Iterator<Item = &Arrivals> {
+        self.outcomes.iter().filter_map(|outcome| outcome.arrived.as_ref())
+    }
+
+    /// The rate of its round in the middle.
+    pub(crate) fn median_rate(&self) -> u64 {
+        median(self.outcomes.iter().map(Outcome::rate))
+    }
+}
+
+impl Contest {
+    /// The one that the others are compared with.
+    pub(crate) fn yardstick(&self) -> Option<&Series> {
+        self.series.iter().find(|series| series.side == self.yardstick)
+    }
+
+    /// Which share of the yardstick's rate a side has.
+    pub(crate) fn share(&self, of: &Series) -> f64 {
+        let yardstick = self.yardstick().map_or(0, Series::median_rate);
+        of.median_rate() as f64 / yardstick.max(1) as f64
+    }
+
+    /// The same for each pair of neighbouring rounds, from the least to the most.
+    pub(crate) fn shares(&self, of: &Series) -> Vec<f64> {
+        let Some(yardstick) = self.yardstick() else { return Vec::new() };
+        let pairs = of.outcomes.iter().zip(&yardstick.outcomes);
+        let mut shares: Vec<f64> =
+            pairs.map(|(one, other)| one.rate() as f64 / other.rate().max(1) as f64).collect();
+        shares.sort_by(f64::total_cmp);
+        shares
+    }
+}
+
+impl Start {
+    /// Microseconds from the start of the process to the first arrival.
+    pub(crate) fn to_first_us(&self) -> u64 {
+        let arrived = self.outcome.arrived.as_ref();
+        arrived.map_or(0, |arrived| arrived.first_arrival_us.saturating_sub(self.started_us))
+    }
+}
+
+impl Connections {
+    /// Bytes of each.
+    pub(crate) fn each(&self) -> u64 {
+        self.after.saturating_sub(self.before) / u64::from(self.count.max(1))
     }
 }
 
@@ -102,10 +181,6 @@ impl Outcome {
     }
 }
 
-pub(crate) fn per_second(messages: u64, seconds: f64) -> u64 {
-    if seconds > 0.0 { (messages as f64 / seconds).round() as u64 } else { 0 }
-}
-
 impl Report {
     pub(crate) fn new(options: Options, machine: Machine) -> Self {
         let date = OffsetDateTime::now_utc().date().to_string();
@@ -113,10 +188,11 @@ impl Report {
             date,
             machine,
             options,
-            flat_out: None,
+            contests: Vec::new(),
             rates: Vec::new(),
-            burst: None,
-            backlog: None,
+            bursts: Vec::new(),
+            backlogs: Vec::new(),
+            connections: None,
         }
     }
 
@@ -128,9 +204,14 @@ impl Report {
         }
     }
 
+    /// All of it, raw outcomes included.
+    pub(crate) fn json(&self) -> anyhow::Result<String> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
     /// Writes it as JSON, also under a name that stays the same; answers the other name.
     pub(crate) fn save(&self) -> anyhow::Result<String> {
-        let json = serde_json::to_string_pretty(self)?;
+        let json = self.json()?;
         let now = OffsetDateTime::now_utc();
         let name = format!("{}-{:06}.json", self.date, time_of_day(now));
         for name in [&*name, "latest.json"] {
@@ -143,40 +224,63 @@ impl Report {
     /// What must not happen, whatever the speed: figures of a run with flaws are worth nothing.
     pub(crate) fn flaws(&self) -> Vec<String> {
         let mut flaws = Vec::new();
-        for (name, path, outcome) in self.outcomes() {
+        for (name, side, outcome) in self.outcomes() {
             let Some(arrived) = &outcome.arrived else { continue };
-            flaws.extend(flaws_of(path, outcome, arrived).map(|flaw| format!("{name}: {flaw}")));
+            let side = side.name(self.options.broker);
+            let of = flaws_of(outcome, arrived);
+            flaws.extend(of.map(|flaw| format!("{name}, {side}: {flaw}")));
         }
-        if let Some(burst) = &self.burst
-            && burst.parked_us > burst.due_us
-        {
+        if self.bursts.iter().any(|burst| burst.parked_us > burst.due_us) {
             flaws.push("burst: it was due before all of it was parked".to_owned());
         }
         flaws
     }
 
-    fn outcomes(&self) -> impl Iterator<Item = (&'static str, Path, &Outcome)> {
-        let flat_out = self.flat_out.iter().flat_map(|flat_out| {
-            let sides = [
-                (Path::Alone, &flat_out.alone),
-                (Path::Relay, &flat_out.relay),
-                (Path::Xdelay, &flat_out.xdelay),
-            ];
-            sides.into_iter().flat_map(|(path, outcomes)| {
-                outcomes.iter().map(move |outcome| ("flat out", path, outcome))
+    /// Where xdelay has less than the share of the yardstick's rate that was asked for.
+    pub(crate) fn below_floor(&self) -> Vec<String> {
+        let Some(floor) = self.options.floor else { return Vec::new() };
+        let mut below = Vec::new();
+        for contest in &self.contests {
+            let xdelays =
+                contest.series.iter().filter(|series| matches!(series.side, Side::Xdelay(_)));
+            for series in xdelays {
+                let share = contest.share(series);
+                if share < floor {
+                    let broker = self.options.broker;
+                    let (side, yardstick) =
+                        (series.side.name(broker), contest.yardstick.name(broker));
+                    let name = contest.name;
+                    below
+                        .push(format!("{name}: {side} has {share:.2} of {yardstick}, not {floor}"));
+                }
+            }
+        }
+        below
+    }
+
+    fn outcomes(&self) -> impl Iterator<Item = (&'static str, Side, &Outcome)> {
+        fn each<'a>(
+            name: &'static str,
+            all: &'a [Series],
+        ) -> impl Iterator<Item = (&'static str, Side, &'a Outcome)> {
+            all.iter().flat_map(move |series| {
+                series.outcomes.iter().map(move |outcome| (name, series.side, outcome))
             })
+        }
+        let contests = self.contests.iter().flat_map(|of| each(of.name, &of.series));
+        let rates = self.rates.iter().flat_map(|of| each(of.name, &of.series));
+        let bursts = self.bursts.iter().map(|of| ("burst", Side::Xdelay(of.setup), &of.outcome));
+        let backlogs = self.backlogs.iter().flat_map(|of| each("backlog", &of.rates));
+        let starts = self.backlogs.iter().flat_map(|of| {
+            of.starts.iter().map(|start| ("start", Side::Xdelay(of.setup), &start.outcome))
         });
-        let rates = self.rates.iter().flat_map(|rate| rate.named("rate"));
-        let burst = self.burst.iter().map(|burst| ("burst", Path::Xdelay, &burst.outcome));
-        let backlog = self.backlog.iter().flat_map(|backlog| &backlog.rates);
-        let backlog = backlog.flat_map(|rate| rate.named("backlog"));
-        flat_out.chain(rates).chain(burst).chain(backlog)
+        contests.chain(rates).chain(bursts).chain(backlogs).chain(starts)
     }
 }
 
-fn flaws_of(path: Path, outcome: &Outcome, arrived: &Arrivals) -> impl Iterator<Item = String> {
+fn flaws_of(outcome: &Outcome, arrived: &Arrivals) -> impl Iterator<Item = String> {
     let arrivals = outcome.messages - arrived.lost + arrived.duplicates;
-    let marked = if path == Path::Xdelay { arrivals } else { 0 };
+    let marked = if outcome.held { arrivals } else { 0 };
     let counts = [
         (arrived.lost, "lost"),
         (arrived.duplicates, "arrived again, by message id"),
@@ -186,9 +290,8 @@ fn flaws_of(path: Path, outcome: &Outcome, arrived: &Arrivals) -> impl Iterator<
         (arrived.strangers, "were of no concern to this round"),
         (arrived.marked.abs_diff(marked), "took another way than they should have"),
     ];
-    let path = format!("{path:?}").to_lowercase();
     let wrong = counts.into_iter().filter(|(count, _)| *count > 0);
-    wrong.map(move |(count, what)| format!("{path}: {count} messages {what}"))
+    wrong.map(move |(count, what)| format!("{count} messages {what}"))
 }
 
 /// 10:31:09 as 103109.

@@ -1,4 +1,4 @@
-//! The process of xdelay: the binary that users run, with its defaults, in a namespace of its own.
+//! One process of xdelay: the binary that users run, with its defaults.
 
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -11,10 +11,8 @@ use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::clock::now_us;
 use crate::machine;
 use crate::options::Options;
-use crate::topology::EXCHANGE;
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
@@ -24,12 +22,19 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 pub(crate) struct Sidecar {
     child: Child,
     admin: SocketAddr,
+    /// Where it takes in producers, when it does.
+    pub proxy: Option<SocketAddr>,
 }
 
 impl Sidecar {
-    /// Starts it and waits until it is ready. Nothing is parked in its namespace.
-    pub(crate) fn start(options: &Options) -> anyhow::Result<Self> {
+    /// Starts it, with a proxy where one is wanted.
+    pub(crate) fn spawn(
+        options: &Options,
+        settings: &[String],
+        proxy: bool,
+    ) -> anyhow::Result<Self> {
         let admin = free_address()?;
+        let proxy = proxy.then(free_address).transpose()?;
         let log = machine::output_dir()?.join("xdelay.log");
         let log = OpenOptions::new().create(true).append(true).open(&log)?;
         let mut command = Command::new(&options.xdelay);
@@ -40,25 +45,22 @@ impl Sidecar {
                 command.env_remove(key);
             }
         }
-        let settings = [
-            format!("redis.url={}", Options::redis()?),
-            format!("redis.namespace=bench-{}", now_us()),
-            format!("amqp.url={}", Options::amqp()?),
-            format!("amqp.exchanges={EXCHANGE}"),
-            format!("admin.listen={admin}"),
-        ];
-        for setting in settings.iter().chain(&options.set) {
+        let proxied = proxy.map(|proxy| format!("proxy.listen={proxy}"));
+        for setting in [format!("admin.listen={admin}")].iter().chain(&proxied).chain(settings) {
             command.args(["--set", setting]);
         }
         let child = command.spawn().with_context(|| {
             format!("starting {}; `cargo build --release` makes it", options.xdelay.display())
         })?;
-        let mut sidecar = Self { child, admin };
-        sidecar.wait_until_ready()?;
-        Ok(sidecar)
+        Ok(Self { child, admin, proxy })
     }
 
-    fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + READY_WITHIN;
         loop {
             let why = match self.get("/ready") {
@@ -85,15 +87,14 @@ impl Sidecar {
         value.parse().with_context(|| format!("xdelay_captured_total is {value}"))
     }
 
-    /// The most memory it had in use, in bytes.
-    pub(crate) fn peak_memory(&self) -> Option<u64> {
-        machine::peak_memory(self.child.id())
+    /// Asks it to stop, as an orchestrator would.
+    pub(crate) fn ask_to_stop(&self) -> anyhow::Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.child.id())?);
+        kill(pid, Signal::SIGTERM).context("stopping xdelay")
     }
 
-    /// Stops it as an orchestrator would.
-    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
-        let pid = Pid::from_raw(i32::try_from(self.child.id())?);
-        kill(pid, Signal::SIGTERM).context("stopping xdelay")?;
+    /// Waits until it has stopped.
+    pub(crate) fn wait_until_stopped(mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + STOPPED_WITHIN;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait()? {

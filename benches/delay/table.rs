@@ -3,127 +3,242 @@
 use std::fmt::Write;
 
 use crate::clock::seconds;
-use crate::job::{Arrivals, Outcome, Path, Quantiles};
+use crate::figure::{bytes, count, median, per_second, span};
+use crate::job::{Arrivals, Delay, Outcome, Quantiles};
 use crate::machine::Machine;
-use crate::report::{Backlog, Burst, FlatOut, Rate, Report, per_second};
+use crate::options::Options;
+use crate::report::{Backlog, Burst, Connections, Contest, Rates, Report, Series, Start};
+use crate::side::{Broker, Setup, Side, Store};
 
 /// All tables of a run.
 pub(crate) fn tables(report: &Report) -> String {
-    let mut parts = vec![machine(&report.machine, &report.date)];
-    if report.options.quick {
+    let options = &report.options;
+    let mut parts = vec![machine(&report.machine, options, &report.date)];
+    if options.quick {
         parts.push("**A smoke run: too short for its figures to mean anything.**".to_owned());
     }
-    if !report.options.set.is_empty() {
-        parts.push(format!("Not the defaults: {}.", report.options.set.join(", ")));
+    if !options.set.is_empty() {
+        parts.push(format!("Not the defaults: {}.", options.set.join(", ")));
     }
-    let (from, to) = report.options.delays();
-    let delays = format!("delays from {} to {}", span(from * 1_000), span(to * 1_000));
-    if let Some(flat_out) = &report.flat_out {
-        parts.push(flat_out_table(flat_out));
+    parts.extend(report.contests.iter().map(|contest| contest_table(contest, options.broker)));
+    parts.extend(report.rates.iter().map(|rates| {
+        let title = rates_title(rates, options.seconds);
+        rate_table(&title, &rates.series, options.broker) + &added(rates, options.broker)
+    }));
+    if !report.bursts.is_empty() {
+        parts.push(burst_table(&report.bursts, options.broker));
     }
-    if !report.rates.is_empty() {
-        let title = format!("**At a rate**, {} s, {delays}", report.options.seconds);
-        parts.push(rate_table(&title, &report.rates));
-    }
-    if let Some(burst) = &report.burst {
-        parts.push(burst_table(burst));
-    }
-    if let Some(backlog) = &report.backlog {
-        parts.push(backlog_table(backlog, &delays));
-    }
+    parts.extend(report.backlogs.iter().map(|backlog| backlog_table(backlog, options)));
+    parts.extend(report.connections.as_ref().map(connections));
     parts.iter().map(|part| part.trim()).collect::<Vec<_>>().join("\n\n")
 }
 
-fn machine(machine: &Machine, date: &str) -> String {
-    let Machine { cores, cpu, kernel, load_before, xdelay, rabbitmq, redis, rustc, .. } = machine;
-    let memory = bytes(machine.memory_bytes);
+fn machine(machine: &Machine, options: &Options, date: &str) -> String {
+    let Machine { cores, cpu, kernel, load_before, xdelay, broker, redis, rustc, .. } = machine;
+    let (memory, kind) = (bytes(machine.memory_bytes), options.broker.name());
     format!(
         "Measured {date} on {cores} cores ({cpu}), {memory} of memory, Linux {kernel}, load average \
-         {load_before} before. xdelay {xdelay}, RabbitMQ {rabbitmq}, Redis {redis} (append-only \
+         {load_before} before. xdelay {xdelay}, {kind} {broker}, Redis {redis} (append-only \
          file, `appendfsync always`), rustc {rustc}."
     )
 }
 
-fn flat_out_table(flat_out: &FlatOut) -> String {
-    let relay = Spread::of(&flat_out.relay);
-    let sides = [
-        ("RabbitMQ alone", &flat_out.alone),
-        ("do-nothing relay", &flat_out.relay),
-        ("xdelay, `x-delay: 1`", &flat_out.xdelay),
-    ];
+fn contest_table(contest: &Contest, broker: Broker) -> String {
+    let title = match contest.name {
+        "passing" => "**Flat out, without a header**",
+        "at once" => "**Flat out, `x-delay: 0`**",
+        _ => "**Flat out, `x-delay: 1`**",
+    };
+    let messages = contest.series.iter().flat_map(|series| &series.outcomes).next();
+    let messages = count(messages.map_or(0, |outcome| outcome.messages));
+    let body = bytes(contest.body_bytes as u64);
+    let share = format!("of {} (rounds)", yardstick(contest.yardstick, broker));
     let mut table = head(
-        &format!("**Flat out**, {} messages a round", first(&flat_out.xdelay)),
-        &["through", "rounds", "median (least to most)", "of the relay", FAULTS],
+        &format!("{title}, {messages} messages of {body} a round"),
+        &["through", "rounds", "median (least to most)", &share, MEMORY, FAULTS],
     );
-    for (name, outcomes) in sides {
-        let Spread { least, median, most } = Spread::of(outcomes);
-        let rate = format!("{}/s ({} to {})", count(median), count(least), count(most));
-        let ratio = format!("{:.2}", median as f64 / relay.median.max(1) as f64);
-        row(&mut table, &[name, &outcomes.len().to_string(), &rate, &ratio, &faults(outcomes)]);
-    }
-    let pairs = flat_out.xdelay.iter().zip(&flat_out.relay);
-    let mut ratios: Vec<f64> =
-        pairs.map(|(xdelay, relay)| xdelay.rate() as f64 / relay.rate().max(1) as f64).collect();
-    ratios.sort_by(f64::total_cmp);
-    if let (Some(least), Some(most)) = (ratios.first(), ratios.last()) {
-        let _ = write!(table, "\nRatio of neighbouring rounds: {least:.2} to {most:.2}.");
+    for series in &contest.series {
+        let name = match (contest.delay, series.side) {
+            (Delay::Unasked, Side::Xdelay(setup)) if setup == Setup::default() => {
+                "capture exchange".to_owned()
+            }
+            (_, side) => side.name(broker),
+        };
+        let rates = || series.outcomes.iter().map(Outcome::rate);
+        let rate = format!(
+            "{}/s ({} to {})",
+            count(series.median_rate()),
+            count(rates().min().unwrap_or(0)),
+            count(rates().max().unwrap_or(0))
+        );
+        let rounds = series.outcomes.len().to_string();
+        let (memory, faults) = (memory(&series.outcomes), faults(&series.outcomes));
+        row(&mut table, &[&name, &rounds, &rate, &share_of(contest, series), &memory, &faults]);
     }
     table
 }
 
-fn rate_table(title: &str, rates: &[Rate]) -> String {
-    let mut table = head(title, &["through", "asked", "kept", LATENESS, OVERSHOOT, FAULTS]);
-    for Rate { path, rate, outcomes } in rates {
-        let arrivals: Vec<&Arrivals> =
-            outcomes.iter().filter_map(|outcome| outcome.arrived.as_ref()).collect();
+fn yardstick(side: Side, broker: Broker) -> &'static str {
+    match (side, broker) {
+        (Side::Alone, Broker::Rabbitmq) => "RabbitMQ alone",
+        (Side::Alone, Broker::Kafka) => "Kafka alone",
+        _ => "the relay",
+    }
+}
+
+/// With the spread over pairs of neighbouring rounds.
+fn share_of(contest: &Contest, series: &Series) -> String {
+    let share = contest.share(series);
+    let shares = contest.shares(series);
+    match (shares.first(), shares.last()) {
+        (Some(least), Some(most)) if series.side != contest.yardstick && shares.len() > 1 => {
+            format!("{share:.2} ({least:.2} to {most:.2})")
+        }
+        _ => format!("{share:.2}"),
+    }
+}
+
+fn rates_title(rates: &Rates, seconds: u64) -> String {
+    let body = bytes(rates.body_bytes as u64);
+    let delays = match rates.delay {
+        Delay::Between(from, to) => {
+            format!("delays from {} to {}", span(from * 1_000), span(to * 1_000))
+        }
+        _ => "without a header".to_owned(),
+    };
+    format!("**At a rate**, {seconds} s of messages of {body}, {delays}")
+}
+
+fn rate_table(title: &str, all: &[Series], broker: Broker) -> String {
+    let columns = ["through", "asked", "kept", LATENESS, OVERSHOOT, MEMORY, FAULTS];
+    let mut table = head(title, &columns);
+    for series in all {
+        let Series { side, rate, outcomes } = series;
+        let rate = rate.unwrap_or(0);
         let rounds = |of: fn(&Arrivals) -> Quantiles| {
-            rounds_of(&arrivals.iter().map(|arrived| of(arrived)).collect::<Vec<_>>())
+            rounds_of(&series.arrivals().map(of).collect::<Vec<_>>())
         };
-        let (name, lateness) = match path {
-            Path::Xdelay => ("xdelay", rounds(|arrived| arrived.lateness)),
-            Path::Relay => ("do-nothing relay, no delay", "-".to_owned()),
-            Path::Alone => ("RabbitMQ alone, no delay", "-".to_owned()),
-        };
-        let kept = median(outcomes.iter().map(|outcome| outcome.kept(*rate)));
-        let (asked, kept) = (format!("{}/s", count(*rate)), format!("{}/s", count(kept)));
+        let held = outcomes.iter().any(|outcome| outcome.held);
+        let name = side.name(broker) + if held { "" } else { ", no delay" };
+        let lateness = if held { rounds(|arrived| arrived.lateness) } else { "-".to_owned() };
+        let kept = median(outcomes.iter().map(|outcome| outcome.kept(rate)));
+        let (asked, kept) = (format!("{}/s", count(rate)), format!("{}/s", count(kept)));
         let overshoot = rounds(|arrived| arrived.overshoot);
-        row(&mut table, &[name, &asked, &kept, &lateness, &overshoot, &faults(outcomes)]);
+        let (memory, faults) = (memory(outcomes), faults(outcomes));
+        row(&mut table, &[&name, &asked, &kept, &lateness, &overshoot, &memory, &faults]);
     }
     table
 }
 
-fn burst_table(burst: &Burst) -> String {
-    let Burst { outcome, due_us, parked_us, .. } = burst;
-    let columns = ["messages", "accepted", "parked", "drained", LATENESS, FAULTS];
-    let mut table = head("**Burst**, all due at one instant", &columns);
-    let arrived = outcome.arrived.clone().unwrap_or_default();
-    let drained =
-        per_second(outcome.messages - arrived.lost, seconds(*due_us, arrived.last_arrival_us));
-    let parked = per_second(outcome.messages, seconds(outcome.first_publish_us, *parked_us));
-    let cells = [
-        count(outcome.messages),
-        format!("{}/s", count(outcome.accepted())),
-        format!("{}/s", count(parked)),
-        format!("{}/s", count(drained)),
-        quantiles(arrived.lateness),
-        faults(std::slice::from_ref(outcome)),
-    ];
-    row(&mut table, &cells.each_ref().map(String::as_str));
-    table + &peak(burst.peak_memory)
+/// What passes xdelay's port takes so much longer than straight to the broker.
+fn added(rates: &Rates, broker: Broker) -> String {
+    if rates.delay != Delay::Unasked {
+        return String::new();
+    }
+    let median_of = |series: &Series, part: fn(&Quantiles) -> u64| {
+        median(series.arrivals().map(|arrived| part(&arrived.overshoot))) as f64 / 1e3
+    };
+    let mut text = String::new();
+    for series in rates.series.iter().filter(|series| series.side != Side::Alone) {
+        let straight = |other: &&Series| other.side == Side::Alone && other.rate == series.rate;
+        let Some(straight) = rates.series.iter().find(straight) else { continue };
+        let more = |part| median_of(series, part) - median_of(straight, part);
+        let (side, rate) = (series.side.name(broker), count(series.rate.unwrap_or(0)));
+        let (p50, p99) = (more(|of| of.p50), more(|of| of.p99));
+        let _ = write!(
+            text,
+            "\nAdded by {side} at {rate}/s: {p50:+.2} ms at p50, {p99:+.2} ms at p99."
+        );
+    }
+    text
 }
 
-fn backlog_table(backlog: &Backlog, delays: &str) -> String {
+fn burst_table(bursts: &[Burst], broker: Broker) -> String {
+    let columns =
+        ["through", "messages", "accepted", "parked", "drained", LATENESS, MEMORY, FAULTS];
+    let mut table = head("**Burst**, all due at one instant", &columns);
+    for Burst { setup, outcome, due_us, parked_us } in bursts {
+        let arrived = outcome.arrived.clone().unwrap_or_default();
+        let drained =
+            per_second(outcome.messages - arrived.lost, seconds(*due_us, arrived.last_arrival_us));
+        let parked = per_second(outcome.messages, seconds(outcome.first_publish_us, *parked_us));
+        let cells = [
+            Side::Xdelay(*setup).name(broker),
+            count(outcome.messages),
+            format!("{}/s", count(outcome.accepted())),
+            format!("{}/s", count(parked)),
+            format!("{}/s", count(drained)),
+            quantiles(arrived.lateness),
+            memory(std::slice::from_ref(outcome)),
+            faults(std::slice::from_ref(outcome)),
+        ];
+        row(&mut table, &cells.each_ref().map(String::as_str));
+    }
+    table
+}
+
+fn backlog_table(backlog: &Backlog, options: &Options) -> String {
     let messages = count(backlog.messages);
-    let title = format!("**Beside {messages} parked messages**, {delays}");
-    let mut table = rate_table(&title, &backlog.rates);
-    let each = backlog.redis_bytes / backlog.messages.max(1);
+    let side = Side::Xdelay(backlog.setup).name(options.broker);
+    let mut text = format!("**Beside {messages} parked messages**, {side}\n\n");
+    if !backlog.rates.is_empty() {
+        let (from, to) = options.delays();
+        let delays = format!("delays from {} to {}", span(from * 1_000), span(to * 1_000));
+        let title = format!("**Beside {messages} parked messages**, {side}, {delays}");
+        text = rate_table(&title, &backlog.rates, options.broker) + "\n";
+    }
+    let each = backlog.store_bytes / backlog.messages.max(1);
     let rate = count(per_second(backlog.messages, backlog.park_seconds));
-    let _ = write!(table, "\nParked at {rate}/s; Redis holds {each} bytes for each.");
-    table + &peak(backlog.peak_memory)
+    let store = match backlog.setup.store {
+        Store::Redis => "Redis holds",
+        Store::Embedded => "its files hold",
+    };
+    let _ = write!(text, "Parked at {rate}/s; {store} {each} bytes for each.");
+    if let Some(peak) = backlog.peak_memory {
+        let _ = write!(text, " xdelay used {} at most.", bytes(peak));
+    }
+    if let Some(idle) = &backlog.idle {
+        let share = |of: f64| 100.0 * of / idle.seconds.max(0.001);
+        let _ = write!(
+            text,
+            "\n\n**Idle** beside them, {:.0} s: xdelay {:.2} % of a core, Redis {:.2} %; xdelay \
+             has {} in use.",
+            idle.seconds,
+            share(idle.xdelay_seconds),
+            share(idle.redis_seconds),
+            bytes(idle.memory)
+        );
+    }
+    if !backlog.starts.is_empty() {
+        let times = || backlog.starts.iter().map(Start::to_first_us);
+        let _ = write!(
+            text,
+            "\n\n**Start** beside them, {} times: first arrival of what was due {} after the start \
+             of the process ({} to {}).",
+            backlog.starts.len(),
+            span(median(times())),
+            span(times().min().unwrap_or(0)),
+            span(times().max().unwrap_or(0))
+        );
+    }
+    text
+}
+
+fn connections(connections: &Connections) -> String {
+    let Connections { count: number, before, after, connect_seconds } = connections;
+    format!(
+        "**Connections**: {} through the proxy that do nothing: {} each ({} before, {} with them); \
+         connected in {connect_seconds:.1} s.",
+        count(u64::from(*number)),
+        bytes(connections.each()),
+        bytes(*before),
+        bytes(*after)
+    )
 }
 
 const LATENESS: &str = "lateness p50 / p99 (rounds) / max";
 const OVERSHOOT: &str = "overshoot p50 / p99 (rounds) / max";
+const MEMORY: &str = "xdelay's memory";
 const FAULTS: &str = "lost / twice / out of order";
 
 fn head(title: &str, columns: &[&str]) -> String {
@@ -146,6 +261,12 @@ fn faults(outcomes: &[Outcome]) -> String {
     format!("{lost} / {twice} / {}", count(sum(|arrived| arrived.out_of_order)))
 }
 
+/// The most of any round.
+fn memory(outcomes: &[Outcome]) -> String {
+    let most = outcomes.iter().filter_map(|outcome| outcome.peak_memory).max();
+    most.map_or_else(|| "-".to_owned(), bytes)
+}
+
 /// The medians of several rounds, with the spread of their p99, which a single pause decides.
 fn rounds_of(rounds: &[Quantiles]) -> String {
     let of = |part: fn(&Quantiles) -> u64| span(median(rounds.iter().map(part)));
@@ -160,67 +281,6 @@ fn rounds_of(rounds: &[Quantiles]) -> String {
     format!("{} / {p99}{spread} / {}", of(|round| round.p50), of(|round| round.max))
 }
 
-/// Of an even number, the middle between the two in the middle.
-fn median(values: impl Iterator<Item = u64>) -> u64 {
-    let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    let at = |place: usize| values.get(place).copied().unwrap_or(0);
-    at(values.len().saturating_sub(1) / 2).midpoint(at(values.len() / 2))
-}
-
 fn quantiles(of: Quantiles) -> String {
     format!("{} / {} / {}", span(of.p50), span(of.p99), span(of.max))
-}
-
-fn peak(memory: Option<u64>) -> String {
-    memory.map_or_else(String::new, |memory| format!("\nxdelay used {} at most.\n", bytes(memory)))
-}
-
-fn first(outcomes: &[Outcome]) -> String {
-    count(outcomes.first().map_or(0, |outcome| outcome.messages))
-}
-
-/// Rates of several rounds.
-struct Spread {
-    least: u64,
-    median: u64,
-    most: u64,
-}
-
-impl Spread {
-    fn of(outcomes: &[Outcome]) -> Self {
-        let rates = || outcomes.iter().map(Outcome::rate);
-        Self {
-            least: rates().min().unwrap_or(0),
-            median: median(rates()),
-            most: rates().max().unwrap_or(0),
-        }
-    }
-}
-
-/// 13900 as "13 900".
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            grouped.push(' ');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// Microseconds with as many digits as mean something.
-pub(crate) fn span(us: u64) -> String {
-    match us {
-        0..10_000 => format!("{:.1} ms", us as f64 / 1e3),
-        10_000..1_000_000 => format!("{:.0} ms", us as f64 / 1e3),
-        _ => format!("{:.1} s", us as f64 / 1e6),
-    }
-}
-
-fn bytes(bytes: u64) -> String {
-    let mib = bytes as f64 / 1_048_576.0;
-    if mib < 1_024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1_024.0) }
 }

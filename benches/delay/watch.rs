@@ -5,8 +5,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::clock::now_us;
+use crate::fleet::Fleet;
 use crate::role::Role;
-use crate::sidecar::Sidecar;
 
 /// How far the instant found may be off; every look costs xdelay a few commands to Redis.
 const EVERY: Duration = Duration::from_millis(100);
@@ -15,13 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// When xdelay had taken in `count`; `None` when it did not, long after the load's end.
 pub(crate) fn until_captured(
-    sidecar: &Sidecar,
+    fleet: &Fleet,
     count: u64,
     load: &mut Role,
 ) -> anyhow::Result<Option<u64>> {
     let mut ended: Option<Instant> = None;
     loop {
-        if sidecar.captured()? >= count {
+        if fleet.captured()? >= count {
             return Ok(Some(now_us()));
         }
         if load.has_ended()? && ended.get_or_insert_with(Instant::now).elapsed() > PATIENCE {

@@ -63,6 +63,8 @@ mod envelope;
 pub mod fuzz;
 mod lease;
 mod mark;
+#[cfg(any(test, feature = "test-support"))]
+pub mod packing;
 mod proof;
 pub mod redis;
 mod steer;

@@ -85,6 +85,7 @@ pub fn tell(story: &Story) -> Result<Told, String> {
         let terms = Terms {
             copies: Some(story.mishaps() * messages),
             healed: Some((healed, PATIENCE.as_millis() as u64)),
+            may_lose: false,
         };
         let history = world.log.history();
         let told = world.plan.told().join("\n");

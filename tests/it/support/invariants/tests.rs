@@ -15,7 +15,7 @@ const WELL: [Event; 8] = [
     Settled,
 ];
 
-const TERMS: Terms = Terms { copies: Some(0), healed: Some((0, 50)) };
+const TERMS: Terms = Terms { copies: Some(0), healed: Some((0, 50)), may_lose: false };
 
 /// One event a line, all of one uid; everything from the delivery on happens at 100.
 fn history(events: impl IntoIterator<Item = Event>) -> History {
