@@ -4,7 +4,7 @@
 //! of the same message. Content is kept as it travels on the wire, never decoded further than
 //! its delay needs: what is not decoded cannot be changed by accident.
 
-mod amqp;
+pub(crate) mod amqp;
 mod record;
 
 use std::fmt;

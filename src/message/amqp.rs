@@ -1,6 +1,11 @@
 //! A message in the terms of AMQP 0-9-1.
 
-use bytes::{Buf, Bytes};
+pub(crate) mod property_list;
+pub(crate) mod table;
+
+use bytes::Bytes;
+
+use self::property_list::{Property, PropertyList};
 
 /// A message as AMQP 0-9-1 carries it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,48 +18,14 @@ pub struct AmqpContent {
     pub body: Bytes,
 }
 
-/// How the properties before `user-id` are written, in the order of their flags.
-const BEFORE_USER_ID: [Width; 11] = {
-    use Width::{Octets, Short, Table};
-    [Short, Short, Table, Octets(1), Octets(1), Short, Short, Short, Short, Octets(8), Short]
-};
-
-#[derive(Clone, Copy)]
-enum Width {
-    /// A byte of length before it.
-    Short,
-    /// Four bytes of length before it.
-    Table,
-    Octets(usize),
-}
-
 impl AmqpContent {
     /// The `user-id` property, which RabbitMQ takes only from that user. An empty one is none.
     /// `lua/envelope.lua` reads the same.
     pub fn user_id(&self) -> Option<Bytes> {
-        let mut rest = self.properties.clone();
-        let flags = rest.try_get_u16().ok()?;
-        for (place, width) in BEFORE_USER_ID.into_iter().enumerate() {
-            if flags & (0x8000 >> place) == 0 {
-                continue;
-            }
-            let length = match width {
-                Width::Short => usize::from(rest.try_get_u8().ok()?),
-                Width::Table => rest.try_get_u32().ok()? as usize,
-                Width::Octets(octets) => octets,
-            };
-            take(&mut rest, length)?;
-        }
-        if flags & (0x8000 >> BEFORE_USER_ID.len()) == 0 {
-            return None;
-        }
-        let length = usize::from(rest.try_get_u8().ok()?);
-        take(&mut rest, length).filter(|user| !user.is_empty())
+        let list = PropertyList::read(&self.properties).ok()?;
+        let user = list.text(Property::UserId).filter(|user| !user.is_empty())?;
+        Some(self.properties.slice_ref(user))
     }
-}
-
-fn take(from: &mut Bytes, length: usize) -> Option<Bytes> {
-    (length <= from.len()).then(|| from.split_to(length))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Content headers: the properties of a message, found and changed in the bytes they travel in.
 
-use crate::broker::amqp::property_list::{Property, PropertyList};
 use crate::broker::amqp::stamp::{BCC, BCC_CARRIED, STAMP, Stamp, is_expiration};
-use crate::broker::amqp::table::{self, Malformed};
 use crate::clock::UnixMs;
 use crate::delay::{self, Value, When, Wish};
+use crate::message::amqp::property_list::{Property, PropertyList};
+use crate::message::amqp::table::{self, Malformed};
 
 /// Class, weight and body size, before the flags.
 const FIXED: usize = 12;

@@ -4,7 +4,7 @@
 //! a queue that dead-letters into such an exchange dead-letters into its capture instead, since
 //! dead-lettering happens inside the broker, where nothing can be redirected.
 
-use crate::broker::amqp::table::{self, Malformed};
+use crate::message::amqp::table::{self, Malformed};
 
 /// The type that the plugin registers, and brokers without it refuse.
 const PLUGIN_TYPE: &[u8] = b"x-delayed-message";

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 
 use super::frames::{self, METHOD, MethodId, method_id};
-use crate::broker::amqp::table;
+use crate::message::amqp::table;
 
 pub(super) const CONNECTION_START_OK: MethodId = (10, 11);
 pub(super) const CONNECTION_TUNE_OK: MethodId = (10, 31);

@@ -20,7 +20,6 @@ mod outgoing;
 pub(super) mod portrait;
 mod probe;
 mod properties;
-pub(crate) mod property_list;
 mod publisher;
 mod quarantine;
 mod raw;
@@ -30,7 +29,6 @@ pub mod script;
 #[cfg(test)]
 mod scripted;
 pub(crate) mod stamp;
-pub(crate) mod table;
 mod term;
 mod topology;
 

@@ -3,9 +3,9 @@
 
 use bytes::Bytes;
 
-use super::property_list::{Property, PropertyList};
-use super::table::{self, Malformed};
 use crate::delay;
+use crate::message::amqp::property_list::{Property, PropertyList};
+use crate::message::amqp::table::{self, Malformed};
 use crate::message::{AmqpContent, Content, Reason, Uid};
 use crate::store::Lease;
 
