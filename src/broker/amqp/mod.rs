@@ -26,6 +26,7 @@ pub mod script;
 pub(crate) mod stamp;
 mod term;
 mod topology;
+mod window;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
