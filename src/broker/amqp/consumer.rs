@@ -22,6 +22,7 @@ use super::declare::{self, Mode};
 use super::ledger::Ledger;
 use super::link::Link;
 use super::term::{self, Term, Unbegun};
+use super::window::{self, Sizes};
 use super::{quarantine, topology};
 use crate::broker::{Delivery, Receipt};
 use crate::config::Front;
@@ -32,12 +33,8 @@ use crate::retry::Backoff;
 use crate::shutdown::Shutdown;
 use crate::store::Store;
 
-/// The window of a consumer that does not know how large its messages are.
-const WINDOW_UNKNOWN: u16 = 64;
 /// How long a policy that dropped a message keeps `/ready` failing after the last one.
 const POLICY_REMEMBERED: Duration = Duration::from_secs(600);
-/// How much wider a window gets at a time.
-const WIDENING: usize = 8;
 
 /// Which queue is consumed, and for whom.
 #[derive(Clone, Debug)]
@@ -200,7 +197,7 @@ impl QueueConsumer {
         stop: &mut Shutdown,
         backoff: &mut Backoff,
     ) -> End {
-        let mut window = self.shared.prefetch.min(WINDOW_UNKNOWN);
+        let mut window = self.shared.prefetch.min(window::UNKNOWN);
         loop {
             let consumer = match self.subscribe(channel, window).await {
                 Ok(consumer) => held.insert(consumer),
@@ -230,7 +227,7 @@ impl QueueConsumer {
                     Some(Err(error)) => return end_of(&error),
                     None => return End::Lost("the broker cancelled the consumer".into()),
                 }
-                if sizes.count < usize::from(window) {
+                if sizes.count() < usize::from(window) {
                     continue;
                 }
                 if self.wanted(&sizes, window) != window {
@@ -251,17 +248,10 @@ impl QueueConsumer {
         }
     }
 
-    /// The window for messages of these sizes: what fits the memory, widened by degrees.
+    /// The window for messages of these sizes: what fits this consumer's share of the memory.
     fn wanted(&self, sizes: &Sizes, window: u16) -> u16 {
-        let mean = (sizes.bytes / sizes.count.max(1) as u64).max(1);
-        let share = self.shared.memory / (self.shared.captures.count() as u64 + 1);
-        let fits = usize::try_from(share / mean).unwrap_or(usize::MAX).max(1);
-        let most = fits.min(usize::from(self.shared.prefetch));
-        let wanted = most.min(usize::from(window) * WIDENING);
-        // A window is changed only when it is worth it.
-        let near = wanted >= usize::from(window) / 2 && wanted < usize::from(window) * 2;
-        let at_most = wanted == usize::from(self.shared.prefetch);
-        if near && !at_most { window } else { wanted as u16 }
+        let Shared { memory, captures, prefetch, .. } = &*self.shared;
+        sizes.wanted(window, *prefetch, memory / (captures.count() as u64 + 1))
     }
 
     /// Fills the window without acking, waits until all in it is safe, and only then ends the
@@ -406,20 +396,6 @@ fn undestined_reason() -> Reason {
         "undestined",
         "it was put into the rescue queue by hand: nobody knows where it goes",
     )
-}
-
-/// How large the messages of a window are.
-#[derive(Default)]
-struct Sizes {
-    count: usize,
-    bytes: u64,
-}
-
-impl Sizes {
-    fn add(&mut self, bytes: usize) {
-        self.count += 1;
-        self.bytes += bytes as u64;
-    }
 }
 
 fn end_of(error: &lapin::Error) -> End {

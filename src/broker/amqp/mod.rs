@@ -31,6 +31,7 @@ mod scripted;
 pub(crate) mod stamp;
 mod term;
 mod topology;
+mod window;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
