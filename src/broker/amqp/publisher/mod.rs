@@ -22,6 +22,7 @@ mod tests;
 mod writer;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use amq_protocol::frame::AMQPFrame;
@@ -162,10 +163,8 @@ impl Shared {
         for _ in 0..max {
             let number = channels.last % max + 1;
             channels.last = number;
-            if !channels.open.contains_key(&number) {
-                let state = Arc::new(State::default());
-                channels.open.insert(number, Arc::clone(&state));
-                return Ok((number, state));
+            if let Entry::Vacant(free) = channels.open.entry(number) {
+                return Ok((number, Arc::clone(free.insert(Arc::default()))));
             }
         }
         Err(format!("all {max} channels of the connection are in use"))
