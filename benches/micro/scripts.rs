@@ -14,7 +14,7 @@ use xdelay::delay::When;
 use xdelay::message::{Destination, Message, Uid};
 use xdelay::store::embedded::EmbeddedStore;
 use xdelay::store::redis::{RedisStore, Settings};
-use xdelay::store::{Entry, Limit, Store};
+use xdelay::store::{Author, Entry, Limit, Store};
 
 use crate::envelope::amqp;
 
@@ -95,5 +95,5 @@ async fn cycle(store: &dyn Store, destination: &Destination, batch: usize) -> [D
 fn entry() -> Entry {
     let content = amqp(BODY_BYTES);
     let message = Message { uid: Uid::fresh(), id: None, delay_ms: Some(5_000), content };
-    Entry::Park { message, when: When::At(DUE), priority: 0 }
+    Entry::Park { message, when: When::At(DUE), priority: 0, by: Author::Producer }
 }

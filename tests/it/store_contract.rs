@@ -362,7 +362,9 @@ async fn whatever_is_done_in_between_the_invariants_hold(Stage { store, .. }: St
             }
             3 => {
                 let id = ProducerId::new(b"a").expect("an id");
-                let _ = witness.park(&orders(), &[Entry::Cancel { uid: Uid::fresh(), id }]).await;
+                let _ = witness
+                    .park(&orders(), &[Entry::Cancel { uid: Uid::fresh(), id, user: None }])
+                    .await;
             }
             4 => {
                 let short = Limit { lease: Duration::ZERO, ..limit(2) };

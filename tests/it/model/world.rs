@@ -117,6 +117,7 @@ fn settings() -> Release {
         batch: 2,
         lease: LEASE,
         max_in_flight: 4,
+        dead_max: None,
         rate_limit: None,
         on_unroutable: OnUnroutable::Retry,
         retry: Retry {

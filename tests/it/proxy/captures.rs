@@ -8,7 +8,7 @@ use lapin::types::AMQPValue;
 
 use xdelay::broker::amqp::AmqpBroker;
 use xdelay::broker::{Broker, Intake};
-use xdelay::clock::StoreClock;
+use xdelay::clock::{StoreClock, WallClock};
 use xdelay::config::{Config, Sources};
 use xdelay::health::Health;
 use xdelay::message::Uid;
@@ -116,7 +116,7 @@ async fn intake(exchange: &str) -> Box<dyn Intake> {
     let env = set.map(|(name, value)| (name.to_owned(), value)).into();
     let config = Config::load(Sources { file: None, env, overrides: Vec::new() }).expect("valid");
     let (health, metrics) = (Arc::new(Health::default()), Arc::new(Metrics::default()));
-    let store = EmbeddedStore::in_memory(Arc::default()).expect("a store");
+    let store = EmbeddedStore::in_memory(WallClock::Host, Arc::default()).expect("a store");
     let clock = Arc::new(StoreClock::new());
     AmqpBroker::new(&config, Arc::new(store), clock, &health, &metrics).intake().await
 }

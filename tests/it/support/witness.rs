@@ -12,8 +12,9 @@ use xdelay::clock::WallClock;
 use xdelay::finding::Finding;
 use xdelay::message::{BrokerKind, Destination, Message, ProducerId, Reason, Uid};
 use xdelay::store::{
-    Census, Claim, Entry, Error, Found, Handle, Limit, Listing, Mark, Name, NotDone, Origin,
-    Outcome, Parkings, Postponed, Recovery, Start, State, Steer, Steered, Step, Store, Ticket,
+    Census, Claim, Entry, Error, Found, Handle, Limit, Listing, Mark, NOT_YOURS, Name, NotDone,
+    Origin, Outcome, Parkings, Postponed, Recovery, Start, State, Steer, Steered, Step, Store,
+    Ticket,
 };
 
 use super::body;
@@ -101,15 +102,21 @@ impl Log {
 
     fn applied(&self, entry: &Entry, outcome: Outcome) {
         match entry {
+            Entry::Park { message, .. } if outcome == Outcome::NotYours => {
+                self.call(&message.uid, body(&message.content));
+                self.note_uid(&message.uid, Event::Dead { reason: NOT_YOURS.to_owned() });
+            }
             Entry::Park { message, .. } => self.parked(message, outcome),
             Entry::Bury { message, reason } => {
                 self.call(&message.uid, body(&message.content));
                 self.note_uid(&message.uid, Event::Dead { reason: reason.as_str().to_owned() });
             }
-            Entry::Cancel { uid, id } => {
+            Entry::Cancel { uid, id, .. } => {
                 let certain = outcome == Outcome::Cancelled;
                 let holder = self.lock().holders.get(id).cloned();
-                if let Some(holder) = holder.filter(|_| outcome != Outcome::UnknownId) {
+                if let Some(holder) =
+                    holder.filter(|_| !matches!(outcome, Outcome::UnknownId | Outcome::NotYours))
+                {
                     self.ended(&holder, Event::Cancelled { certain });
                 }
                 self.note_uid(uid, Event::Obeyed);
