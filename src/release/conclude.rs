@@ -155,6 +155,7 @@ impl Conclusions {
         destination: &Destination,
         metrics: &DestinationMetrics,
     ) -> (Self, Option<Error>) {
+        let unsealed = self.seal(shared, destination, metrics).await;
         for (some, point) in [
             (!self.settled.is_empty(), Point::ConfirmedUnsettled),
             (!self.postponed.is_empty(), Point::UnreleasedUnpostponed),
@@ -164,7 +165,6 @@ impl Conclusions {
                 crash::pass(point);
             }
         }
-        let unsealed = self.seal(shared, destination, metrics).await;
         let store = &*shared.store;
         let (settled, postponed, buried) = tokio::join!(
             write(self.settled, |batch| store.settle(destination, batch)),
