@@ -2,7 +2,7 @@
 //!
 //! No bridge that loses nothing can do less, so its rate is the ceiling of every consume-and-
 //! republish design in this language, client library and machine. It is no law of nature: xdelay
-//! reads what RabbitMQ captured with a client of its own, and may come out ahead somewhere.
+//! publishes to RabbitMQ with a client of its own, and may come out ahead somewhere.
 
 use std::process::ExitCode;
 
