@@ -1,8 +1,6 @@
 //! What is counted of the proxy. Nothing is told apart by exchange: those names are its clients' to
 //! choose, and there may be any number of them.
 
-use std::sync::atomic::{AtomicI64, AtomicU64};
-
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -13,8 +11,8 @@ use super::Labels;
 /// Counts of all connections together.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyMetrics {
-    connections: Gauge<i64, AtomicI64>,
-    accepted: Counter<u64, AtomicU64>,
+    connections: Gauge,
+    accepted: Counter,
     turned_away: Family<Labels, Counter>,
     delayed: Counter,
     refused: Counter,
@@ -50,7 +48,7 @@ impl TurnedAway {
 
 /// One open connection; it is closed when this is dropped.
 #[derive(Debug)]
-pub struct OpenConnection(Gauge<i64, AtomicI64>);
+pub struct OpenConnection(Gauge);
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {

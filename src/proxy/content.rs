@@ -3,11 +3,9 @@
 use crate::broker::amqp::stamp::{BCC, BCC_CARRIED, STAMP, Stamp, is_expiration};
 use crate::clock::UnixMs;
 use crate::delay::{self, Value, When, Wish};
-use crate::message::amqp::property_list::{Property, PropertyList};
+use crate::message::amqp::property_list::{CONTENT_FIXED, Property, PropertyList};
 use crate::message::amqp::table::{self, Malformed};
 
-/// Class, weight and body size, before the flags.
-const FIXED: usize = 12;
 /// The payload of a content header frame, its properties found.
 #[derive(Debug)]
 pub(super) struct Content<'a> {
@@ -18,12 +16,12 @@ pub(super) struct Content<'a> {
 impl<'a> Content<'a> {
     /// The headers of a message without a table of them, which most are, cannot ask for a delay.
     pub(super) fn has_headers(payload: &[u8]) -> bool {
-        payload.get(FIXED).is_some_and(|flags| flags & 0x20 != 0)
+        payload.get(CONTENT_FIXED).is_some_and(|flags| flags & 0x20 != 0)
     }
 
     /// Finds the properties.
     pub(super) fn read(payload: &'a [u8]) -> Result<Self, Malformed> {
-        let properties = PropertyList::read(payload.get(FIXED..).ok_or(Malformed)?)?;
+        let properties = PropertyList::read(payload.get(CONTENT_FIXED..).ok_or(Malformed)?)?;
         Ok(Self { payload, properties })
     }
 
@@ -69,7 +67,7 @@ impl<'a> Content<'a> {
     }
 
     /// The payload with `stamp` on it; what a capture queue would act upon has moved into the stamp.
-    pub(super) fn stamped(&self, mut stamp: Stamp) -> Vec<u8> {
+    pub(super) fn stamped(&self, mut stamp: Stamp) -> Result<Vec<u8>, Malformed> {
         let mut moved = Vec::new();
         if let Some(priority) = self.properties.get(Property::Priority) {
             stamp.priority = Some(priority[0]);
@@ -82,14 +80,15 @@ impl<'a> Content<'a> {
             moved.push(Property::Expiration);
         }
         let mut out = Vec::with_capacity(self.payload.len() + 128);
-        out.extend_from_slice(&self.payload[..FIXED]);
-        self.properties.write(&mut out, &moved, |out| self.push_headers(out, &stamp));
-        out
+        out.extend_from_slice(&self.payload[..CONTENT_FIXED]);
+        self.properties.write(&mut out, &moved, |out| self.push_headers(out, &stamp))?;
+        Ok(out)
     }
 
-    fn push_headers(&self, out: &mut Vec<u8>, stamp: &Stamp) {
+    fn push_headers(&self, out: &mut Vec<u8>, stamp: &Stamp) -> Result<(), Malformed> {
         let table = self.table();
-        for field in table::fields(table).flatten() {
+        for field in table::fields(table) {
+            let field = field?;
             match &table[field.name.clone()] {
                 name if name == STAMP.as_bytes() => {}
                 // Any other kind of value is left for the broker to refuse.
@@ -102,6 +101,7 @@ impl<'a> Content<'a> {
             }
         }
         table::push_text(out, STAMP, stamp.encode().as_bytes());
+        Ok(())
     }
 
     /// The headers, without their length.

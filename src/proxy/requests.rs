@@ -370,7 +370,7 @@ impl<R: Rules> Requests<R> {
         let now = self.since.take().unwrap_or_else(|| self.rules.latest());
         let mut stamp = Stamp::new(now);
         stamp.due = content.due(now, self.rules.max_ms());
-        let stamped = content.stamped(stamp);
+        let stamped = content.stamped(stamp).ok()?;
         let frame_max = self.tuned.frame_max as usize;
         (frame_max == 0 || stamped.len() + frames::LEAD < frame_max).then_some(stamped)
     }

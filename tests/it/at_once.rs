@@ -7,10 +7,10 @@ use std::time::Duration;
 use lapin::options::{BasicPublishOptions, BasicQosOptions};
 use lapin::types::AMQPValue;
 
-use super::support::eventually_is;
 use super::support::load::{effort, now_ms};
 use super::support::rabbit::{Rabbit, header, headers};
 use super::support::sidecar::Sidecar;
+use super::support::{PATIENCE, eventually_is, eventually_is_within};
 
 /// Bytes of a body: those of all messages together are more than may be in memory.
 const BODY: usize = 1_024;
@@ -30,20 +30,15 @@ async fn all_are_delivered_once_in_bounded_memory() {
     // Time to park them all before: a slow machine parks some thousand a second.
     let due = now_ms() + 15_000 + count as u64;
     publish(&producer, &format!("xdelay.{orders}"), count, due).await;
-    let mut parked = 0.0;
-    while parked < count as f64 {
-        assert!(now_ms() < due, "only {parked} were parked in time");
-        parked = sidecar.metric("xdelay_parked");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    let until_due = || Duration::from_millis(due.saturating_sub(now_ms()));
+    let parked = || async { sidecar.metric("xdelay_parked") };
+    eventually_is_within(until_due(), count as f64, parked).await;
     consumer.channel.basic_qos(500, BasicQosOptions::default()).await.expect("a window");
     let mut inbox = consumer.consume(&orders).await;
     assert!(inbox.next_within(Duration::from_millis(100)).await.is_none(), "nothing is early");
-    // Not a pause of ours: this is when they are due.
-    tokio::time::sleep(Duration::from_millis(due.saturating_sub(now_ms()))).await;
     let mut copies = vec![0; count];
     for _ in 0..count {
-        let delivery = inbox.next().await;
+        let delivery = inbox.next_within(until_due() + PATIENCE).await.expect("a message in time");
         assert!(now_ms() >= due, "early");
         let said = AMQPValue::LongLongInt(i64::try_from(due).expect("in range"));
         assert_eq!(header(&delivery, "x-delayed-due"), Some(said));

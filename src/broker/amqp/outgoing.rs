@@ -28,8 +28,6 @@ const DROPPED: [&str; 7] = [
     DELAYED_USER_ID,
 ];
 
-/// Bytes of a content header frame besides properties: frame, class, weight and body size.
-const HEADER_FRAME_OVERHEAD: usize = 20;
 /// Room for what is added to the properties of a usual message.
 const OURS_BYTES: usize = 192;
 
@@ -40,13 +38,6 @@ pub(super) struct Outgoing {
     /// Flags and list, as a content header carries them.
     pub properties: Vec<u8>,
     pub body: Bytes,
-}
-
-impl Outgoing {
-    /// Whether its content header fits a frame of so many bytes.
-    pub(super) fn fits(&self, frame_max: usize) -> bool {
-        self.properties.len() + HEADER_FRAME_OVERHEAD <= frame_max
-    }
 }
 
 /// Prepares a leased message.
@@ -69,34 +60,35 @@ pub(super) fn outgoing(lease: &Lease) -> Result<Outgoing, Reason> {
 }
 
 fn mark(sent: &[u8], lease: &Lease) -> Result<Vec<u8>, Malformed> {
-    let message = lease.message();
     let list = PropertyList::read(sent)?;
-    let user = list.text(Property::UserId);
-    let sent_headers = list.headers();
-    let mut kept = Vec::with_capacity(sent_headers.len() + OURS_BYTES);
-    for field in table::fields(sent_headers) {
-        let field = field?;
-        let name = &sent_headers[field.name.clone()];
-        let is_replaced = message.delay_ms.is_some() && name == delay::DELAY.as_bytes();
-        if !is_replaced && !DROPPED.iter().any(|dropped| name == dropped.as_bytes()) {
-            kept.extend_from_slice(&sent_headers[field.whole()]);
-        }
-    }
-    table::push_text(&mut kept, DELAYED_UID, message.uid.to_string().as_bytes());
-    table::push_integer(&mut kept, DELAYED_DUE, i64::try_from(lease.due()).unwrap_or(i64::MAX));
-    if let Some(id) = &message.id {
-        table::push_text(&mut kept, DELAYED_ID, id.as_str().as_bytes());
-    }
-    if let Some(delay_ms) = message.delay_ms {
-        push_negated(&mut kept, delay_ms);
-    }
-    if let Some(user) = user {
-        table::push_text(&mut kept, DELAYED_USER_ID, user);
-    }
     let mut marked = Vec::with_capacity(sent.len() + OURS_BYTES);
     // The broker would refuse a `user-id` from us.
-    list.write(&mut marked, &[Property::UserId], |out| out.extend_from_slice(&kept));
+    list.write(&mut marked, &[Property::UserId], |out| push_headers(out, &list, lease))?;
     Ok(marked)
+}
+
+fn push_headers(to: &mut Vec<u8>, sent: &PropertyList<'_>, lease: &Lease) -> Result<(), Malformed> {
+    let (message, headers) = (lease.message(), sent.headers());
+    for field in table::fields(headers) {
+        let field = field?;
+        let name = &headers[field.name.clone()];
+        let is_replaced = message.delay_ms.is_some() && name == delay::DELAY.as_bytes();
+        if !is_replaced && !DROPPED.iter().any(|dropped| name == dropped.as_bytes()) {
+            to.extend_from_slice(&headers[field.whole()]);
+        }
+    }
+    table::push_text(to, DELAYED_UID, message.uid.to_string().as_bytes());
+    table::push_integer(to, DELAYED_DUE, i64::try_from(lease.due()).unwrap_or(i64::MAX));
+    if let Some(id) = &message.id {
+        table::push_text(to, DELAYED_ID, id.as_str().as_bytes());
+    }
+    if let Some(delay_ms) = message.delay_ms {
+        push_negated(to, delay_ms);
+    }
+    if let Some(user) = sent.text(Property::UserId) {
+        table::push_text(to, DELAYED_USER_ID, user);
+    }
+    Ok(())
 }
 
 /// At most -1, so that it is never delayed again. Of 32 bits where that is enough: pika reads

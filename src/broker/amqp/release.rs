@@ -9,7 +9,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::lane::{Lane, Said, Word};
 use super::link::Link;
 use super::outgoing::{Outgoing, outgoing};
-use super::publisher::Publisher;
+use super::publisher::{self, Publisher};
 use super::refusal::Blame;
 use crate::broker::{NotReleased, Released};
 use crate::config::OnUnroutable;
@@ -170,7 +170,7 @@ fn prepare(
     let mut prepared = Vec::with_capacity(batch.len());
     for (place, lease) in batch.iter().enumerate() {
         let hopeless = match outgoing(lease) {
-            Ok(message) if !message.fits(frame_max) => {
+            Ok(message) if !publisher::fits(&message, frame_max) => {
                 let text = format!("its headers do not fit a frame of {frame_max} bytes");
                 Reason::new("too-large", text)
             }

@@ -71,7 +71,8 @@ impl Term {
     /// Where a delivery stands in this term, which has begun for its destination.
     pub(super) fn origin(&mut self, destination: &Destination, tag: u64) -> Origin {
         let (log, life) = (self.log, self.life);
-        let from = self.next.insert(destination.clone(), tag + 1).unwrap_or(tag);
+        let next = self.next.get_mut(destination);
+        let from = next.map_or(tag, |next| std::mem::replace(next, tag + 1));
         Origin { log, life, from, at: tag, stamp: None }
     }
 }

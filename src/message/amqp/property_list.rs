@@ -8,6 +8,9 @@ use std::ops::Range;
 
 use super::table::Malformed;
 
+/// Bytes of a content header before its properties: class, weight and size of the body.
+pub(crate) const CONTENT_FIXED: usize = 12;
+
 /// Which properties there are: a bit each, from the highest on.
 const COUNT: usize = 14;
 
@@ -96,13 +99,13 @@ impl<'a> PropertyList<'a> {
     }
 
     /// Appends the list without the properties in `without`, and with `headers` as its table:
-    /// what that appends are fields.
+    /// what that appends are fields. Its error is passed on.
     pub(crate) fn write(
         &self,
         out: &mut Vec<u8>,
         without: &[Property],
-        headers: impl FnOnce(&mut Vec<u8>),
-    ) {
+        headers: impl FnOnce(&mut Vec<u8>) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
         let gone = without.iter().fold(0, |gone, property| gone | bit(*property as usize));
         let flags = (self.flags | bit(Property::Headers as usize)) & !gone;
         out.extend_from_slice(&flags.to_be_bytes());
@@ -116,10 +119,11 @@ impl<'a> PropertyList<'a> {
         copy(out, 0..table);
         let length_at = out.len();
         out.extend_from_slice(&[0; 4]);
-        headers(out);
+        headers(out)?;
         let length = (out.len() - length_at - 4) as u32;
         out[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
         copy(out, table + 1..COUNT);
+        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ fn payload(properties: &AMQPProperties) -> Vec<u8> {
 }
 
 fn read_back(payload: &[u8]) -> AMQPProperties {
-    let (rest, properties) = parse_properties(&payload[FIXED..]).unwrap();
+    let (rest, properties) = parse_properties(&payload[CONTENT_FIXED..]).unwrap();
     assert!(rest.is_empty());
     properties
 }
@@ -96,7 +96,7 @@ fn a_stamp_carries_what_the_capture_queue_would_act_upon() {
     let mut stamp = Stamp::new(NOW);
     stamp.due = content.due(NOW, MAX_MS);
     assert_eq!(stamp.due, Some(NOW + 5_000));
-    let got = read_back(&content.stamped(stamp.clone()));
+    let got = read_back(&content.stamped(stamp.clone()).unwrap());
     stamp.priority = Some(7);
     stamp.expiration = Some("60000".into());
     let mut headers = got.headers().clone().unwrap().inner().clone();
@@ -113,7 +113,7 @@ fn a_stamp_carries_what_the_capture_queue_would_act_upon() {
 fn what_the_broker_would_refuse_is_left_for_it_to_refuse() {
     let sent = with(&[("x-delay", AMQPValue::LongInt(5)), ("BCC", text("no list"))]);
     let bytes = payload(&sent.with_expiration("soon".into()));
-    let got = read_back(&Content::read(&bytes).unwrap().stamped(Stamp::new(NOW)));
+    let got = read_back(&Content::read(&bytes).unwrap().stamped(Stamp::new(NOW)).unwrap());
     assert_eq!(got.expiration(), &Some("soon".into()));
     assert!(got.headers().as_ref().unwrap().inner().contains_key("BCC"));
 }
@@ -137,7 +137,7 @@ fn bytes_that_are_no_content_header_are_malformed() {
         assert!(Content::read(&whole[..cut]).is_err(), "{cut}");
     }
     let mut more_flags = whole.clone();
-    more_flags[FIXED + 1] |= 1;
+    more_flags[CONTENT_FIXED + 1] |= 1;
     assert!(Content::read(&more_flags).is_err());
     let mut longer = whole;
     longer.push(0);

@@ -88,19 +88,29 @@ where
 }
 
 /// Waits until `look` answers what is expected; shows the last answer when it never does.
-pub async fn eventually_is<T, F, W>(expected: T, mut look: F)
+pub async fn eventually_is<T, F, W>(expected: T, look: F)
 where
     T: PartialEq + Debug,
     F: FnMut() -> W,
     W: Future<Output = T>,
 {
-    let end = Instant::now() + PATIENCE;
+    eventually_is_within(PATIENCE, expected, look).await;
+}
+
+/// The same, with a patience of one's own.
+pub async fn eventually_is_within<T, F, W>(patience: Duration, expected: T, mut look: F)
+where
+    T: PartialEq + Debug,
+    F: FnMut() -> W,
+    W: Future<Output = T>,
+{
+    let end = Instant::now() + patience;
     loop {
         let found = look().await;
         if found == expected {
             return;
         }
-        assert!(Instant::now() < end, "waited {PATIENCE:?} for {expected:?}, it stays {found:?}");
+        assert!(Instant::now() < end, "waited {patience:?} for {expected:?}, it stays {found:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -76,21 +76,13 @@ impl Channel {
                 self.state.wait(|inner| inner.confirms.are_complete().then_some(())).await;
             }
         };
-        // Given up in the middle, it must not be used again: a guard, since this may be dropped.
-        let unheard = Unheard(&self.state);
-        let in_time = timeout_at(deadline.into(), hearing).await.is_ok();
+        {
+            let _given_up = GivenUp(&self.state);
+            let _ = timeout_at(deadline.into(), hearing).await;
+        }
         let mut inner = self.state.inner();
-        let complete = inner.confirms.are_complete();
-        if !in_time && !complete {
-            inner.end.get_or_insert(End::Late);
-        }
-        let end = if complete { None } else { inner.end.clone() };
-        let heard = inner.confirms.take(end);
-        drop(inner);
-        if complete {
-            std::mem::forget(unheard);
-        }
-        heard
+        let end = if inner.confirms.are_complete() { None } else { inner.end.clone() };
+        inner.confirms.take(end)
     }
 
     /// Hands whole messages to the writer; false when the channel ended meanwhile.
@@ -147,12 +139,16 @@ impl Drop for Channel {
     }
 }
 
-/// Ends a channel on which a batch is heard no further.
-struct Unheard<'a>(&'a State);
+/// Ends a channel on which a batch is heard no further, unless all of it was: a guard, since whoever
+/// waits for it may be dropped.
+struct GivenUp<'a>(&'a State);
 
-impl Drop for Unheard<'_> {
+impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
-        self.0.end(End::Late);
+        let is_heard_out = self.0.inner().confirms.are_complete();
+        if !is_heard_out {
+            self.0.end(End::Late);
+        }
     }
 }
 

@@ -19,6 +19,8 @@ pub(in super::super) enum Answer {
 pub(super) struct Confirms {
     /// The tag of the batch's first message.
     first: u64,
+    /// How many messages were published in all, this batch included.
+    published: u64,
     answers: Vec<Option<Answer>>,
     /// All before this one are answered.
     unbroken: usize,
@@ -40,8 +42,13 @@ pub(in super::super) struct Heard {
 impl Confirms {
     /// The next batch, all of which is published or else the channel given up.
     pub(super) fn begin(&mut self, messages: usize) {
-        let first = self.first.max(1) + self.answers.len() as u64;
-        *self = Self { first, answers: vec![None; messages], missing: messages, ..Self::default() };
+        *self = Self {
+            first: self.published + 1,
+            published: self.published + messages as u64,
+            answers: vec![None; messages],
+            missing: messages,
+            ..Self::default()
+        };
     }
 
     /// An answer came. What is said of an earlier batch, or again, changes nothing.
@@ -74,10 +81,10 @@ impl Confirms {
         self.missing == 0
     }
 
-    /// Hands over what was heard.
+    /// Hands over what was heard; what is said of this batch from now on changes nothing.
     pub(super) fn take(&mut self, end: Option<End>) -> Heard {
-        let answers = self.answers.clone();
-        Heard { answers, returned: std::mem::take(&mut self.returned), end }
+        let Self { answers, returned, .. } = self;
+        Heard { answers: std::mem::take(answers), returned: std::mem::take(returned), end }
     }
 }
 
@@ -98,10 +105,7 @@ mod tests {
         confirms.answered(2, false, Nack);
         confirms.answered(4, true, Ack);
         assert!(!confirms.are_complete());
-        assert_eq!(
-            confirms.take(None).answers,
-            [Some(Ack), Some(Nack), Some(Ack), Some(Ack), None]
-        );
+        assert_eq!(confirms.answers, [Some(Ack), Some(Nack), Some(Ack), Some(Ack), None]);
         confirms.answered(5, false, Ack);
         assert!(confirms.are_complete());
     }
@@ -113,19 +117,19 @@ mod tests {
         assert!(confirms.are_complete());
         confirms.begin(2);
         confirms.answered(3, true, Nack);
-        assert_eq!(confirms.take(None).answers, [None, None], "of the batch before");
+        assert_eq!(confirms.answers, [None, None], "of the batch before");
         confirms.answered(4, false, Ack);
         confirms.answered(0, true, Nack);
-        assert_eq!(confirms.take(None).answers, [Some(Ack), Some(Nack)]);
+        assert_eq!(confirms.answers, [Some(Ack), Some(Nack)]);
     }
 
     #[test]
     fn an_answer_that_is_none_of_ours_changes_nothing() {
         let mut confirms = batch(1);
         confirms.answered(7, false, Ack);
-        assert_eq!(confirms.take(None).answers, [None]);
+        assert_eq!(confirms.answers, [None]);
         confirms.answered(1, false, Ack);
         confirms.answered(1, false, Nack);
-        assert_eq!(confirms.take(None).answers, [Some(Ack)]);
+        assert_eq!(confirms.answers, [Some(Ack)]);
     }
 }

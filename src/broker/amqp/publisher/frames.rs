@@ -1,6 +1,7 @@
 //! A publish as it stands on the wire.
 
 use crate::broker::amqp::outgoing::Outgoing;
+use crate::message::amqp::property_list::CONTENT_FIXED;
 
 const METHOD: u8 = 1;
 const HEADER: u8 = 2;
@@ -14,6 +15,11 @@ const PUBLISH: [u8; 6] = [0, 60, 0, 40, 0, 0];
 /// class basic, and a weight that is always nothing.
 const CONTENT: [u8; 4] = [0, 60, 0, 0];
 const MANDATORY: u8 = 1;
+
+/// Whether the content header of a message fits a frame of so many bytes.
+pub(in super::super) fn fits(message: &Outgoing, frame_max: usize) -> bool {
+    OVERHEAD + CONTENT_FIXED + message.properties.len() <= frame_max
+}
 
 /// Appends all frames of one message. Exchange and routing key are at most 255 bytes.
 pub(super) fn publish(

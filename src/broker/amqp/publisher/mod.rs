@@ -34,6 +34,7 @@ use tokio::task::JoinHandle;
 pub(super) use self::channel::Channel;
 use self::channel::State;
 pub(super) use self::confirms::{Answer, Heard};
+pub(super) use self::frames::fits;
 use self::writer::Chunk;
 use super::link::{ANSWER_WITHIN, Connect, Standing};
 use super::raw;

@@ -13,11 +13,10 @@ use crate::broker::amqp::link::Standing;
 use crate::broker::amqp::outgoing::uid_of;
 use crate::broker::amqp::raw::{FrameReader, RawError, RawFrame};
 use crate::broker::amqp::refusal::Refusal;
+use crate::message::amqp::property_list::CONTENT_FIXED;
 
 /// Bytes asked of the socket at a time. Confirms are small.
 const PIECE: usize = 16 * 1024;
-/// Class, weight and body size before the properties of a content header.
-const CONTENT_FIXED: usize = 12;
 
 /// Reads until the connection ends, and says why it did.
 pub(super) async fn read(

@@ -1,5 +1,7 @@
 //! From a fresh connection to one that is open on its virtual host.
 
+use std::time::Duration;
+
 use amq_protocol::auth::Credentials;
 use amq_protocol::frame::{AMQPFrame, ProtocolVersion};
 use amq_protocol::protocol::connection::{self, AMQPMethod, Start, StartOk, Tune, TuneOk};
@@ -20,13 +22,15 @@ pub(super) struct Agreed {
     pub(super) channel_max: u16,
 }
 
-/// Runs the handshake; afterwards heartbeat and frame size are agreed and in force.
-pub(super) async fn run(
-    session: &mut Session,
+/// Connects and runs the handshake; afterwards heartbeat and frame size are agreed and in force.
+/// `timeout` bounds each single wait.
+pub(super) async fn open(
     uri: &AMQPUri,
     name: &str,
     channel_max: u16,
-) -> Result<Agreed, RawError> {
+    timeout: Duration,
+) -> Result<(Session, Agreed), RawError> {
+    let mut session = Session::connect(uri, timeout).await?;
     session.send_frame(&AMQPFrame::ProtocolHeader(ProtocolVersion::amqp_0_9_1()))?;
     let start = match session.answer().await? {
         AMQPClass::Connection(AMQPMethod::Start(start)) => start,
@@ -45,7 +49,7 @@ pub(super) async fn run(
     let open =
         AMQPMethod::Open(connection::Open { virtual_host: short(&uri.vhost, "virtual host")? });
     session.call(CONNECTION, AMQPClass::Connection(open)).await?;
-    Ok(Agreed { broker: start.server_properties, channel_max })
+    Ok((session, Agreed { broker: start.server_properties, channel_max }))
 }
 
 /// Logs in with the URI's mechanism, PLAIN when it names none, as lapin does.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use amq_protocol::types::{AMQPValue, FieldTable};
 use lapin::uri::AMQPUri;
 
-use super::session::Session;
 use super::{RawError, handshake};
 
 /// What a broker says of itself when a client connects.
@@ -25,8 +24,8 @@ pub(in super::super) async fn identify(
     timeout: Duration,
 ) -> Result<Identity, RawError> {
     let asking = async {
-        let mut session = Session::connect(uri, timeout).await?;
-        let properties = handshake::run(&mut session, uri, "xdelay check", 1).await?.broker;
+        let (session, agreed) = handshake::open(uri, "xdelay check", 1, timeout).await?;
+        let properties = agreed.broker;
         session.close_connection().await?;
         Ok(Identity {
             product: text(&properties, "product"),

@@ -53,8 +53,7 @@ pub(super) async fn open(
     timeout: Duration,
 ) -> Result<Opened, RawError> {
     let opening = async {
-        let mut session = Session::connect(uri, timeout).await?;
-        let agreed = handshake::run(&mut session, uri, name, channel_max).await?;
+        let (session, agreed) = handshake::open(uri, name, channel_max, timeout).await?;
         Ok(session.hand_over(agreed.channel_max))
     };
     tokio::time::timeout(timeout, opening).await.map_err(|_| RawError::Timeout("connecting"))?
@@ -80,8 +79,7 @@ impl RawConsumer {
         timeout: Duration,
     ) -> Result<Self, RawError> {
         let opening = async {
-            let mut session = Session::connect(uri, timeout).await?;
-            handshake::run(&mut session, uri, name, 1).await?;
+            let (session, _) = handshake::open(uri, name, 1, timeout).await?;
             let consumer = Self { session, assembly: Assembly::default(), timeout };
             consumer.subscribe(queue, prefetch).await
         };

@@ -62,6 +62,7 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Connects as `uri` says, without a word of AMQP yet.
     pub(super) async fn connect(uri: &AMQPUri, timeout: Duration) -> Result<Self, RawError> {
         let runtime = lapin::runtime::default_runtime().map_err(std::io::Error::other)?;
         let stream = uri.connect_async(&runtime).await?;
