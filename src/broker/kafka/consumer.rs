@@ -22,7 +22,7 @@ use super::capture::Reader;
 use super::group::{self, Group};
 use super::partition::{Partition, Read, Stage};
 use super::properties;
-use super::topology::{self, ANSWER_WITHIN};
+use super::topology;
 use crate::broker::Delivery;
 use crate::config::{From, Topics};
 use crate::finding::Finding;
@@ -116,10 +116,11 @@ impl Consumer {
             if now == Phase::Closing || phase.has_changed().is_err() {
                 break;
             }
-            if now == Phase::Reading {
-                self.look_after(consumer, &group);
-            } else if !paused {
+            if now != Phase::Reading && !paused {
                 paused = self.pause(consumer, true);
+            }
+            if !paused {
+                self.look_after(consumer, &group);
             }
             self.gather(consumer, &group, now == Phase::Reading);
             let room = group.hand_over(if paused { Duration::ZERO } else { PAUSE_AFTER });
@@ -168,7 +169,7 @@ impl Consumer {
                     count += usize::from(self.take(&record, consumer, group));
                 }
                 Some(Ok(_)) => {}
-                Some(Err(error)) => self.meet(&error, group),
+                Some(Err(error)) => self.meet(&error, consumer, group),
             }
             if full_already {
                 return;
@@ -224,8 +225,7 @@ impl Consumer {
             // The mark stands where it stood, and the next begin meets the stranger again.
             tracing::warn!(why, "the mark could not be moved");
         }
-        hold(consumer, topic, partition.number);
-        partition.rest_until(Instant::now());
+        rest(partition, consumer, topic, Instant::now());
     }
 
     /// Begins what waits to begin, and what the store stands elsewhere of.
@@ -237,8 +237,7 @@ impl Consumer {
                 if matches!(partition.stage, Stage::Reads) && partition.ledger.is_moved() {
                     let destination = &partition.destination;
                     tracing::warn!(%destination, partition = partition.number, "the store stands elsewhere: reads on from its mark");
-                    hold(consumer, topic, partition.number);
-                    partition.rest_until(now);
+                    rest(partition, consumer, topic, now);
                 }
                 if matches!(partition.stage, Stage::Begins(when) if when <= now) {
                     due.push((topic.clone(), partition.number, partition.destination.clone()));
@@ -256,7 +255,7 @@ impl Consumer {
                     let mut partitions = group.partitions();
                     let waiting = partitions.get_mut(&topic).and_then(|of| of.get_mut(&number));
                     if let Some(partition) = waiting {
-                        partition.rest_until(Instant::now() + AGAIN_AFTER);
+                        rest(partition, consumer, &topic, Instant::now() + AGAIN_AFTER);
                     }
                 }
             }
@@ -286,21 +285,24 @@ impl Consumer {
         let offset = partition.begin(start.mark, start.first);
         let offset = Offset::Offset(i64::try_from(offset).unwrap_or(i64::MAX));
         let mut one = TopicPartitionList::new();
-        one.add_partition(topic, number);
-        let sought = consumer.seek(topic, number, offset, ANSWER_WITHIN);
-        let resumed = sought.and_then(|()| consumer.resume(&one));
-        resumed.map_err(|error| Obstacle::Away(error.to_string()))
+        let begun = one
+            .add_partition_offset(topic, number, offset)
+            .and_then(|()| consumer.incremental_assign(&one))
+            // It may have been paused when it was read last.
+            .and_then(|()| consumer.resume(&one));
+        begun.map_err(|error| Obstacle::Away(error.to_string()))
     }
 
     /// An error that belongs to no record.
-    fn meet(&self, error: &KafkaError, group: &Group) {
+    fn meet(&self, error: &KafkaError, consumer: &BaseConsumer<Group>, group: &Group) {
         match error.rdkafka_error_code() {
             // Where we read there is nothing: retention was quicker, or the topic is another one.
             // Which partition it is is not said, so all begin anew at their marks.
             Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange) => {
-                let mut partitions = group.partitions();
-                for partition in partitions.values_mut().flat_map(|of| of.values_mut()) {
-                    partition.rest_until(Instant::now());
+                for (topic, partitions) in group.partitions().iter_mut() {
+                    for partition in partitions.values_mut() {
+                        rest(partition, consumer, topic, Instant::now());
+                    }
                 }
             }
             // Said by `check`, with what to do about it.
@@ -316,7 +318,7 @@ impl Consumer {
         }
     }
 
-    /// Pauses or resumes all that is read; what has not begun stays paused.
+    /// Pauses or resumes all that is read.
     fn pause(&self, consumer: &BaseConsumer<Group>, pause: bool) -> bool {
         let mut all = TopicPartitionList::new();
         for (topic, partitions) in consumer.context().partitions().iter() {
@@ -332,11 +334,14 @@ impl Consumer {
     }
 }
 
-/// Nothing more of this partition is wanted until it begins anew.
-fn hold(consumer: &BaseConsumer<Group>, topic: &str, number: i32) {
-    let mut one = TopicPartitionList::new();
-    one.add_partition(topic, number);
-    if let Err(error) = consumer.pause(&one) {
-        tracing::debug!(%error, "pausing");
+/// Nothing more of this partition is read; it begins anew at `when`.
+fn rest(partition: &mut Partition, consumer: &BaseConsumer<Group>, topic: &str, when: Instant) {
+    if matches!(partition.stage, Stage::Reads) {
+        let mut one = TopicPartitionList::new();
+        one.add_partition(topic, partition.number);
+        if let Err(error) = consumer.incremental_unassign(&one) {
+            tracing::debug!(%error, "a partition was not let go");
+        }
     }
+    partition.rest_until(when);
 }

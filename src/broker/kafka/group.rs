@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::link::say;
-use super::partition::Partition;
+use super::partition::{Partition, Stage};
 use super::topology;
 use crate::broker::Delivery;
 use crate::crash::{self, Point};
@@ -97,11 +97,12 @@ impl Group {
         self.partitions().values().flat_map(HashMap::values).for_each(|it| it.ledger.end());
     }
 
-    fn assigned(&self, consumer: &BaseConsumer<Self>, assigned: &mut TopicPartitionList) {
-        // Where to begin is found out later, on the same thread: until then nothing may come.
-        let paused = assigned.set_all_offsets(Offset::End);
-        let paused = paused.and_then(|()| consumer.incremental_assign(assigned));
-        if let Err(error) = paused.and_then(|()| consumer.pause(assigned)) {
+    fn assigned(&self, consumer: &BaseConsumer<Self>, assigned: &TopicPartitionList) {
+        // The group has its answer, librdkafka reads nothing yet: where to begin is found out
+        // later, on the same thread. A place to wait at, such as the end, would not do: librdkafka
+        // asks the cluster where that is, and when the answer is late it overrules a seek made
+        // meanwhile, and what lies between is never read (rd_kafka_toppar_handle_Offset, 2.12).
+        if let Err(error) = consumer.incremental_assign(&TopicPartitionList::new()) {
             tracing::warn!(%error, "an assignment was not taken");
         }
         let mut partitions = self.partitions();
@@ -119,12 +120,15 @@ impl Group {
         if !lost {
             self.hand_over(FINISH_WITHIN);
         }
-        let mut safe = TopicPartitionList::new();
+        let (mut safe, mut read) = (TopicPartitionList::new(), TopicPartitionList::new());
         for element in revoked.elements() {
             let topic = element.topic();
             let taken =
                 self.partitions().get_mut(topic).and_then(|of| of.remove(&element.partition()));
             let Some(mut partition) = taken else { continue };
+            if matches!(partition.stage, Stage::Reads) {
+                read.add_partition(topic, partition.number);
+            }
             if !lost {
                 let left = deadline.saturating_duration_since(Instant::now());
                 partition.ledger.wait_until_secured(left);
@@ -134,7 +138,7 @@ impl Group {
             self.health.forget(&subject(&partition.destination, partition.number));
         }
         commit(consumer, &safe, CommitMode::Sync);
-        if let Err(error) = consumer.incremental_unassign(revoked) {
+        if let Err(error) = consumer.incremental_unassign(&read) {
             tracing::debug!(%error, "a revocation was not taken");
         }
     }

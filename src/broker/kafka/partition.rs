@@ -15,9 +15,9 @@ use crate::store::{Mark, Origin};
 /// Where reading stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
-    /// It is paused, and begun when this comes.
+    /// librdkafka does not read it; it is begun when this comes.
     Begins(Instant),
-    /// Records are handed out.
+    /// librdkafka reads it, and its records are handed out.
     Reads,
 }
 
@@ -68,7 +68,7 @@ impl Partition {
         u32::try_from(self.number).unwrap_or(0)
     }
 
-    /// Reads from the mark on, with a ledger of its own; answers the offset to seek. `first` is the
+    /// Reads from the mark on, with a ledger of its own; answers the offset to read from. `first` is the
     /// earliest offset that the topic still has.
     pub(super) fn begin(&mut self, mark: Mark, first: u64) -> u64 {
         self.ledger.end();

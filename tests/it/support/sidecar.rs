@@ -261,10 +261,14 @@ impl Sidecar {
 
 impl Drop for Sidecar {
     fn drop(&mut self) {
-        self.kill();
         if std::thread::panicking() {
+            for page in ["/ready", "/metrics"] {
+                let told = self.get(page).map_or("no answer".to_owned(), |(_, body)| body);
+                eprintln!("--- {page} of xdelay ---\n{told}");
+            }
             eprintln!("--- log of xdelay ---\n{}", self.log());
         }
+        self.kill();
         let _ = std::fs::remove_file(&self.log);
     }
 }
