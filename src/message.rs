@@ -6,69 +6,19 @@
 
 pub(crate) mod amqp;
 mod record;
+mod uid;
 
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use uuid::Uuid;
 
 pub use amqp::AmqpContent;
 pub use record::{KafkaContent, RecordHeaders};
+pub use uid::Uid;
 
 /// The longest id a producer may choose, in bytes of UTF-8.
 pub const ID_BYTES_MAX: usize = 255;
-
-/// Names one parked message, the same on every copy of it: what a consumer drops duplicates by.
-///
-/// It is either sixteen bytes of a version 7 UUID, which begin with a byte below `0x20` until
-/// the year 3085 and sort by time of capture, or text that names a position in a log. Stores
-/// keep the bytes, since sixteen cost less than thirty-two; people and headers see the text.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Uid(Bytes);
-
-impl Uid {
-    /// A new uid, greater than every one this process has made before.
-    pub fn fresh() -> Self {
-        Self(Bytes::copy_from_slice(Uuid::now_v7().as_bytes()))
-    }
-
-    /// The uid that a store kept as `bytes`.
-    pub fn from_bytes(bytes: Bytes) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes a store keeps.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// Reads what [`Display`](fmt::Display) wrote; `None` for text that cannot be a uid.
-    pub fn parse(text: &str) -> Option<Self> {
-        if text.len() == 32
-            && let Ok(uuid) = Uuid::try_parse(text)
-        {
-            return Some(Self(Bytes::copy_from_slice(uuid.as_bytes())));
-        }
-        let printable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-        printable.then(|| Self(Bytes::copy_from_slice(text.as_bytes())))
-    }
-}
-
-impl fmt::Display for Uid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (Uuid::from_slice(&self.0), self.0.first().is_some_and(|b| *b < 0x20)) {
-            (Ok(uuid), true) => write!(f, "{}", uuid.as_simple()),
-            _ => f.write_str(&String::from_utf8_lossy(&self.0)),
-        }
-    }
-}
-
-impl fmt::Debug for Uid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Uid({self})")
-    }
-}
 
 /// The producer's own name for a message, unique within its destination.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -241,23 +191,6 @@ impl fmt::Display for Reason {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_fresh_uid_is_greater_than_the_last_and_survives_its_text() {
-        let uids: Vec<Uid> = (0..2_000).map(|_| Uid::fresh()).collect();
-        assert!(uids.is_sorted());
-        assert_eq!(Uid::parse(&uids[0].to_string()), Some(uids[0].clone()));
-        assert_eq!(uids[0].to_string().len(), 32);
-    }
-
-    #[test]
-    fn a_uid_of_text_is_its_own_text_even_with_sixteen_bytes() {
-        let uid = Uid::parse("orders/3/1234567").expect("printable");
-        assert_eq!(uid.as_bytes().len(), 16);
-        assert_eq!(uid.to_string(), "orders/3/1234567");
-        assert_eq!(Uid::parse(""), None);
-        assert_eq!(Uid::parse("with blank"), None);
-    }
 
     #[test]
     fn a_listing_reads_back() {

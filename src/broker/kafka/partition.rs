@@ -110,7 +110,7 @@ impl Partition {
         let origin = Origin { log: self.log(), life: self.life, from: self.next, at, stamp };
         self.next = at + 1;
         self.ledger.delivered(at);
-        let uid = self.uid(at);
+        let uid = Uid::position(&self.destination.name, self.log(), self.life, at);
         let captured = reader.read(record);
         Read::Delivery(Box::new(Delivery {
             destination: self.destination.clone(),
@@ -122,15 +122,5 @@ impl Partition {
             origin: Some(origin),
             receipt: Receipt::new(uid, Arc::clone(&self.ledger) as _, at),
         }))
-    }
-
-    /// The place of a record names it, so that it has the same name however often it is read.
-    fn uid(&self, at: u64) -> Uid {
-        let (name, number) = (&self.destination.name, self.number);
-        let text = match self.life {
-            0 => format!("{name}/{number}/{at}"),
-            life => format!("{name}/{number}.{life}/{at}"),
-        };
-        Uid::from_bytes(text.into())
     }
 }
