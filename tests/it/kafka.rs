@@ -3,6 +3,8 @@
 mod crash;
 mod end_to_end;
 mod fidelity;
+mod injected;
 mod marks;
+mod membership;
 mod raw_header;
 mod refusal;

@@ -4,7 +4,6 @@
 //! thread does nothing else. It hands batches to the intake loop through a small channel; while
 //! that is full for long, because the store is away, it pauses all partitions and goes on polling.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use super::begin::{self, Obstacle};
 use super::capture::Reader;
 use super::group::{self, Group};
+use super::membership::SUBJECT;
 use super::partition::{Partition, Read, Stage};
 use super::properties;
 use super::topology;
@@ -37,8 +37,6 @@ const POLL: Duration = Duration::from_millis(100);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long a full channel is waited for before partitions are paused.
 const PAUSE_AFTER: Duration = Duration::from_secs(1);
-/// After so long a replica without partitions counts as one that gets none.
-const SETTLED_AFTER: Duration = Duration::from_secs(10);
 /// Until a partition that could not begin is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -65,9 +63,6 @@ pub(super) struct Consumer {
     /// Most records and bytes of one batch.
     pub batch: (usize, usize),
 }
-
-/// What health says of reading as a whole.
-pub(super) const SUBJECT: &str = "kafka intake";
 
 impl Consumer {
     /// Reads until told to close.
@@ -109,8 +104,8 @@ impl Consumer {
 
     fn read(&self, consumer: &BaseConsumer<Group>, phase: &mut watch::Receiver<Phase>) {
         let group = Arc::clone(consumer.context());
-        let (mut told, joined) = (Instant::now(), Instant::now());
-        let (mut paused, mut settled) = (false, false);
+        let (mut told, mut paused) = (Instant::now(), false);
+        let mut said = None;
         loop {
             let now = *phase.borrow_and_update();
             if now == Phase::Closing || phase.has_changed().is_err() {
@@ -127,8 +122,10 @@ impl Consumer {
             if now == Phase::Reading && room == paused {
                 paused = self.pause(consumer, !room) && !room;
             }
-            if !settled {
-                settled = self.say_settled(&group, joined);
+            let finding = group.finding();
+            if finding.is_some() && finding != said {
+                finding.clone().into_iter().for_each(|finding| self.health.report(finding));
+                said = finding;
             }
             if told.elapsed() >= TELL_EVERY {
                 group.tell(consumer, CommitMode::Async);
@@ -137,22 +134,6 @@ impl Consumer {
         }
         group.tell(consumer, CommitMode::Sync);
         group.end();
-    }
-
-    /// Says once that reading is under way; false as long as it is not.
-    fn say_settled(&self, group: &Group, joined: Instant) -> bool {
-        let partitions = group.partitions();
-        let count: usize = partitions.values().map(HashMap::len).sum();
-        let begins = |partition: &Partition| matches!(partition.stage, Stage::Begins(_));
-        let begun = !partitions.values().flat_map(HashMap::values).any(begins);
-        // A replica may have none: others read all there are, or there are no topics yet, which
-        // `check` says.
-        let settled = begun && (count > 0 || joined.elapsed() >= SETTLED_AFTER);
-        if settled {
-            let detail = format!("in the group, reads {count} partitions");
-            self.health.report(Finding::good(SUBJECT, detail));
-        }
-        settled
     }
 
     /// Polls until there is enough in hand or nothing more is buffered.

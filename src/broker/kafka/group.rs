@@ -20,10 +20,12 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::link::say;
+use super::membership::Joining;
 use super::partition::{Partition, Stage};
 use super::topology;
 use crate::broker::Delivery;
 use crate::crash::{self, Point};
+use crate::finding::Finding;
 use crate::health::Health;
 use crate::message::Destination;
 
@@ -40,6 +42,7 @@ pub(super) struct Group {
     /// Read and not yet handed over.
     hand: Mutex<Vec<Delivery>>,
     partitions: Mutex<Partitions>,
+    joining: Mutex<Joining>,
     health: Arc<Health>,
 }
 
@@ -54,7 +57,14 @@ impl Group {
         sender: mpsc::Sender<Vec<Delivery>>,
         health: Arc<Health>,
     ) -> Self {
-        Self { runtime, sender, hand: Mutex::default(), partitions: Mutex::default(), health }
+        Self {
+            runtime,
+            sender,
+            hand: Mutex::default(),
+            partitions: Mutex::default(),
+            joining: Mutex::new(Joining::new()),
+            health,
+        }
     }
 
     pub(super) fn partitions(&self) -> MutexGuard<'_, Partitions> {
@@ -63,6 +73,15 @@ impl Group {
 
     pub(super) fn hand(&self) -> MutexGuard<'_, Vec<Delivery>> {
         self.hand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn joining(&self) -> MutexGuard<'_, Joining> {
+        self.joining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be said of reading; nothing while it is on its way.
+    pub(super) fn finding(&self) -> Option<Finding> {
+        self.joining().finding(&self.partitions())
     }
 
     /// Hands over what was read; false when there is no room within that time. Blocks.
@@ -170,6 +189,10 @@ impl ClientContext for Group {
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, reason, "librdkafka");
+    }
+
+    fn stats_raw(&self, statistics: &[u8]) {
+        self.joining().note(statistics);
     }
 }
 

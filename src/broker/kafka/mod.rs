@@ -14,6 +14,7 @@ mod group;
 mod intake;
 mod ledger;
 mod link;
+mod membership;
 mod outgoing;
 mod partition;
 mod properties;
@@ -83,7 +84,7 @@ impl KafkaBroker {
         let (reading, writing) = (properties::consumer(config), properties::producer(config));
         properties::check(&reading)?;
         properties::check(&writing)?;
-        health.expect(consumer::SUBJECT);
+        health.expect(membership::SUBJECT);
         let link = Link::new(writing.clone(), Arc::clone(metrics));
         let memory = usize::try_from(config.intake.memory).unwrap_or(usize::MAX);
         let prefetch = usize::from(config.intake.prefetch);

@@ -6,6 +6,7 @@ use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 
+use super::membership;
 use crate::clock::millis;
 use crate::config::Config;
 
@@ -27,9 +28,11 @@ fn common(config: &Config, defaults: &[(&str, &str)]) -> ClientConfig {
 /// For reading capture topics.
 pub(super) fn consumer(config: &Config) -> ClientConfig {
     // A lost replica's partitions go to others when its session ends. A topic that is created
-    // later is found when metadata is read again.
+    // later is found when metadata is read again. The thread that polls waits for an answer when
+    // partitions are given up: not for librdkafka's minute.
     let defaults = [
         ("session.timeout.ms", "10000"),
+        ("socket.timeout.ms", "10000"),
         ("topic.metadata.refresh.interval.ms", "10000"),
         ("queued.min.messages", "20000"),
     ];
@@ -42,7 +45,8 @@ pub(super) fn consumer(config: &Config) -> ClientConfig {
         .set("enable.auto.offset.store", "false")
         .set("auto.offset.reset", "error")
         .set("partition.assignment.strategy", "cooperative-sticky")
-        .set("isolation.level", "read_committed");
+        .set("isolation.level", "read_committed")
+        .set("statistics.interval.ms", membership::SAID_EVERY_MS);
     client
 }
 

@@ -1,5 +1,7 @@
 //! What is read again, what is missing, and what is not the topic it was.
 
+use nix::sys::signal::Signal;
+
 use crate::support::kafka::{Kafka, text};
 use crate::support::redis::{PrivateRedis, connection};
 use crate::support::sidecar::Sidecar;
@@ -123,6 +125,37 @@ async fn what_retention_removed_unread_is_counted_and_said() {
     assert_eq!(seen, ["7", "8", "9"]);
     assert_eq!(sidecar.metric("xdelay_missed_total"), 3.0);
     assert!(sidecar.log().contains("retention removed records"), "{}", sidecar.log());
+}
+
+/// The same under a replica that reads: where it stood there is nothing any more.
+#[tokio::test]
+async fn what_retention_removed_under_a_reader_is_counted_and_said() {
+    let kafka = Kafka::shared();
+    let orders = kafka.destination(1).await;
+    let capture = format!("xdelay.{orders}");
+    let mut sidecar = Sidecar::for_kafka(&[&orders]);
+    // It stays in the group while it stands still.
+    sidecar.set("KAFKA__PROPERTIES__SESSION__TIMEOUT__MS", "30000");
+    sidecar.start().await;
+    let mut inbox = kafka.read(&orders);
+    kafka.write_delayed(&capture, "first", 10).await;
+    inbox.take(1).await;
+    sidecar.signal(Signal::SIGSTOP);
+    for n in 1..9 {
+        kafka.write_delayed(&capture, &n.to_string(), 10).await;
+    }
+    kafka.write_delayed(&capture, "last", 10).await;
+    kafka.delete_before(&capture, 0, 9).await;
+    sidecar.signal(Signal::SIGCONT);
+    let mut arrived = 0;
+    while text(&inbox.next().await) != "last" {
+        arrived += 1;
+    }
+    // What was asked for before it stood still may be answered yet.
+    assert!(arrived < 8, "{arrived} arrived");
+    assert_eq!(sidecar.metric("xdelay_missed_total"), 8.0 - f64::from(arrived));
+    assert!(sidecar.log().contains("retention removed records"), "{}", sidecar.log());
+    sidecar.ready().await;
 }
 
 /// With fewer records than before, and with more: the end of the old one lies inside the new.
