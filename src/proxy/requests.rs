@@ -424,4 +424,6 @@ enum Judged {
 }
 
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 mod tests;

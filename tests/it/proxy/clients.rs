@@ -1,10 +1,14 @@
 //! Clients that are not ours, unmodified.
+//!
+//! `RECORD_STREAMS=1` writes anew what each of them sends, into `tests/data/streams`, where the
+//! tests of `src/proxy/requests` find it.
 
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use super::support::proxied;
+use super::support::{Tap, at_port, proxied};
 use crate::support::{setting, unique};
 
 /// Runs a Python script with the Python that `dev/install` set up; gives what it printed.
@@ -53,6 +57,23 @@ async fn run(mut command: Command, url: &str, name: &str) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
+/// Runs a client against a proxy of its own; gives what it printed.
+async fn through(client: &str, run: impl AsyncFnOnce(&str, &str) -> Value) -> Value {
+    let (mut sidecar, url) = proxied();
+    sidecar.start().await;
+    if std::env::var_os("RECORD_STREAMS").is_none() {
+        return run(&url, &unique(client)).await;
+    }
+    let tap = Tap::before(&url).await;
+    let name = format!("golden-{client}");
+    let said = run(&at_port(&url, tap.port), &name).await;
+    let heard = tap.those_that_sent(name.as_bytes()).remove(0);
+    let streams = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/streams");
+    std::fs::create_dir_all(&streams).expect("a directory");
+    std::fs::write(streams.join(format!("{client}.bin")), heard.sent).expect("written");
+    said
+}
+
 /// What a client saw: messages whose bodies are their delays. In which order they come is not looked
 /// at, since a client may stall for longer than between two of them.
 #[track_caller]
@@ -77,9 +98,7 @@ fn column(said: &Value, key: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn pika_changes_nothing_but_the_url() {
-    let (mut sidecar, url) = proxied();
-    sidecar.start().await;
-    let seen = python("pika_client.py", &url, &unique("pika")).await;
+    let seen = through("pika", async |url, name| python("pika_client.py", url, name).await).await;
     came_when_due(&seen, &[0, 200, 400, 600]);
     assert_eq!(seen["returned"], true, "{seen}");
     assert_eq!(seen["rolled_back"], json!(["committed"]), "{seen}");
@@ -89,27 +108,21 @@ async fn pika_changes_nothing_but_the_url() {
 
 #[tokio::test]
 async fn nodes_amqplib_works_as_with_the_plugin_and_small_delays_too() {
-    let (mut sidecar, url) = proxied();
-    sidecar.start().await;
-    let said = node("amqplib_client.js", &url, &unique("node")).await;
+    let said = through("node", async |url, name| node("amqplib_client.js", url, name).await).await;
     came_when_due(&said, &[0, 100, 500, 900]);
     shows(&said, "delay", json!([null, -100, -500, -900]));
 }
 
 #[tokio::test]
 async fn amqp091_go_works_as_with_the_plugin_whatever_the_type_of_a_delay() {
-    let (mut sidecar, url) = proxied();
-    sidecar.start().await;
-    let said = go(&url, &unique("go")).await;
+    let said = through("go", go).await;
     came_when_due(&said, &[0, 100, 500, 700, 900]);
     shows(&said, "delay", json!([null, -100, -500, -700, -900]));
 }
 
 #[tokio::test]
 async fn rabbitmqs_java_client_works_as_with_the_plugin_and_small_delays_too() {
-    let (mut sidecar, url) = proxied();
-    sidecar.start().await;
-    let said = java("PlainClient", &url, &unique("java")).await;
+    let said = through("java", async |url, name| java("PlainClient", url, name).await).await;
     came_when_due(&said, &[0, 100, 500, 700, 900]);
     shows(&said, "delay", json!([null, -100, -500, -700, -900]));
 }
@@ -117,9 +130,7 @@ async fn rabbitmqs_java_client_works_as_with_the_plugin_and_small_delays_too() {
 /// What Spring calls the received delay is the size of the `x-delay` that arrives, whatever its sign.
 #[tokio::test]
 async fn spring_amqp_works_as_with_the_plugin_and_tells_the_received_delay() {
-    let (mut sidecar, url) = proxied();
-    sidecar.start().await;
-    let said = java("SpringClient", &url, &unique("spring")).await;
+    let said = through("spring", async |url, name| java("SpringClient", url, name).await).await;
     came_when_due(&said, &[0, 100, 500, 900]);
     for key in ["received", "header"] {
         shows(&said, key, json!([null, 100, 500, 900]));
@@ -129,6 +140,7 @@ async fn spring_amqp_works_as_with_the_plugin_and_tells_the_received_delay() {
 
 #[tokio::test]
 async fn celery_works_as_with_the_plugin_producer_and_worker() {
+    // Not recorded: it sends the name of its machine along.
     let (mut sidecar, url) = proxied();
     sidecar.start().await;
     let said = python("celery_client.py", &url, &unique("celery")).await;
