@@ -46,6 +46,8 @@ public class SpringClient {
             self.all.await(30, TimeUnit.SECONDS);
             System.out.printf("{\"seen\":%s,\"returned\":%s}%n", self.seen, self.returned);
         }
+        // A thread that closed a channel may wait a minute for another one to close.
+        System.exit(0);
     }
 
     private void publish(RabbitTemplate template) throws Exception {
