@@ -7,12 +7,14 @@
 //! method alone is held back, which changes nothing: channels know nothing of each other.
 
 mod declaring;
+mod steady;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::BytesMut;
 
+use self::steady::Steady;
 use super::access::LoginRules;
 use super::content::Content;
 use super::destinations::{Fate, PREFIX};
@@ -95,6 +97,8 @@ pub(super) struct Requests<R> {
     came: Option<UnixMs>,
     /// What the delay of the publish in hand counts from, if not from now.
     since: Option<UnixMs>,
+    /// What the delays of this client's publishes have counted from.
+    counted: Steady,
     /// The answer to what was asked.
     answer: Option<(Question, Fate)>,
     /// Goes to the broker between two frames.
@@ -117,6 +121,7 @@ impl<R: Rules> Requests<R> {
             closed: HashSet::new(),
             came: None,
             since: None,
+            counted: Steady::default(),
             answer: None,
             inserted: BytesMut::new(),
             events: Vec::new(),
@@ -368,6 +373,7 @@ impl<R: Rules> Requests<R> {
     fn stamped(&mut self, header: &[u8]) -> Option<Vec<u8>> {
         let content = Content::read(header).ok()?;
         let now = self.since.take().unwrap_or_else(|| self.rules.latest());
+        let now = self.counted.from(now);
         let mut stamp = Stamp::new(now);
         stamp.due = content.due(now, self.rules.max_ms());
         let stamped = content.stamped(stamp).ok()?;
@@ -423,5 +429,7 @@ enum Judged {
     Ask(Question),
 }
 
+#[cfg(test)]
+mod golden;
 #[cfg(test)]
 mod tests;

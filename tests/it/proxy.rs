@@ -11,4 +11,5 @@ mod migration;
 mod plugin;
 mod refusals;
 mod slow;
+mod streams;
 mod support;

@@ -15,7 +15,7 @@ const NOW: UnixMs = 1_700_000_000_000;
 /// Delays for everything but `audit`; has to be asked about `new`, and refuses `bad`. Its clock
 /// goes on by a millisecond whenever it is read.
 #[derive(Default)]
-struct Fixed(std::sync::atomic::AtomicU64);
+pub(super) struct Fixed(std::sync::atomic::AtomicU64);
 
 impl Rules for Fixed {
     fn includes(&self, exchange: &[u8]) -> bool {

@@ -23,14 +23,14 @@ app.conf.update(
     broker_connection_retry_on_startup=True,
     worker_enable_remote_control=False,
 )
-ran = []
+seen = []
 done = threading.Event()
 
 
 @app.task(name="note")
 def note(delay):
-    ran.append({"delay": delay, "early": (time.time() - start) * 1000 < delay})
-    if len(ran) == 4:
+    seen.append({"body": str(delay), "early": (time.time() - start) * 1000 < delay})
+    if len(seen) == 4:
         done.set()
 
 
@@ -41,7 +41,7 @@ with start_worker(app, perform_ping_check=False, pool="solo", loglevel="error"):
         headers = {"x-delay": delay} if delay else {}
         note.apply_async((delay,), headers=headers)
     done.wait(30)
-    json.dump({"ran": ran}, sys.__stdout__)
+    json.dump({"seen": seen}, sys.__stdout__)
     sys.__stdout__.flush()
     # A worker in a thread waits for its next task; there will be none.
     os._exit(0)

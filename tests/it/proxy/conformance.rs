@@ -7,6 +7,7 @@
 
 mod headers;
 mod interactions;
+mod messages;
 mod upstream;
 
 use std::fmt::Write;
@@ -74,6 +75,20 @@ impl Bench {
         declare(&client.channel, &name, kind, &[]).await;
         queue(&client.channel, &name, &name, "key").await;
         Scene { client, name }
+    }
+
+    /// A client of the broker itself.
+    async fn direct(&self) -> Rabbit {
+        match self.sidecar {
+            Some(_) => Rabbit::connect().await,
+            None => Rabbit::connect_to(&self.url).await,
+        }
+    }
+
+    /// Who its clients log in as.
+    fn user(&self) -> String {
+        let (_, after) = self.url.split_once("://").expect("a scheme");
+        after.split([':', '@']).next().unwrap_or_default().to_owned()
     }
 
     /// A number that xdelay counts for an exchange; `None` with the plugin.
@@ -162,6 +177,11 @@ async fn interactions_with_other_features() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_as_they_arrive() {
+    suite(messages::rows()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cases_of_the_plugins_own_suite() {
     suite(upstream::rows()).await;
 }
@@ -178,6 +198,7 @@ fn page() -> String {
     let mut page = HEAD.to_owned();
     for (title, rows) in [
         ("Values of `x-delay`", headers::rows()),
+        ("The message itself", messages::rows()),
         ("With other features", interactions::rows()),
         ("The plugin's own test cases", upstream::rows()),
     ] {

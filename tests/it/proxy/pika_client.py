@@ -37,13 +37,12 @@ channel.queue_bind(name, name, "#")
 start = time.time()
 for delay in (600, None, 200, 400):
     properties = pika.BasicProperties() if delay is None else delayed(delay)
-    body = "undelayed" if delay is None else str(delay)
+    body = str(delay or 0)
     channel.basic_publish(name, "key", body, properties, mandatory=True)
-messages = take(channel, 4)
-seen["order"] = [body for _, _, body in messages]
-seen["early"] = sum(
-    1 for at, _, body in messages if body.isdigit() and (at - start) * 1000 < int(body)
-)
+seen["seen"] = [
+    {"body": body, "early": (at - start) * 1000 < int(body)}
+    for at, _, body in take(channel, 4)
+]
 
 channel.exchange_declare(name + ".unbound", "topic")
 try:

@@ -1,0 +1,5 @@
+module xdelay/tests/goclient
+
+go 1.19
+
+require github.com/rabbitmq/amqp091-go v1.16.0
