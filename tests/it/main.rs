@@ -14,6 +14,7 @@
 //! | `end_to_end` | the binary, a foreign client, a real broker and store |
 //! | `user_id` | who may change what is parked, as RabbitMQ knows users |
 //! | `proxy` | clients that change nothing but the URL |
+//! | `tls` | verified, with certificates on either side |
 //! | `network` | bad weather between xdelay and its neighbours |
 //! | `crash` | kill -9 of everything, under load |
 //! | `crash_points` | a crash, a freeze or a stop between any two steps |
@@ -55,5 +56,6 @@ mod redis_faults;
 mod seeds;
 mod store_contract;
 mod support;
+mod tls;
 mod user_id;
 mod versions;
