@@ -17,17 +17,15 @@ test-controls: ## break xdelay on purpose, one way at a time: its tests must not
 	dev/services up
 	dev/test-controls
 
-matrix: ## every crash point, with every action and arrangement; and the long runs
+matrix: ## every crash point with every action and arrangement, and every long run; ends with a table
 	dev/services up
-	dev/services run main env TEST_MATRIX=all TEST_KILLS=20 TEST_AT_ONCE=100000 \
-		cargo test --locked --test it -- --nocapture \
-		crash_points:: at_once:: crash::kills_of_redis
+	dev/services run main dev/matrix
 
 SECONDS ?= 300
 chaos: ## three replicas through SECONDS of mishaps; SEED repeats a schedule
 	dev/services up
 	dev/services run main env CHAOS_SECONDS=$(SECONDS) $(if $(SEED),TEST_SEED=$(SEED)) \
-		cargo test --locked --test it -- --nocapture chaos::
+		cargo test --locked --test it -- --nocapture chaos::nothing_is_lost
 
 TARGETS = frames delay envelope config
 TARGET ?= $(TARGETS)

@@ -34,6 +34,23 @@ local function score_of(due, priority)
   return priority == 0 and string.format('%d', due) or due - priority / 256
 end
 
+-- `gone` remembers the uids that an operator ended, by when: their parks may still be on the way,
+-- since one whose answer was lost is sent again. For so many ms, and the newest so many alone: an
+-- intake tries again within seconds, with no more in hand than its prefetch.
+local GONE_MS, GONE_MAX = 600000, 10000
+
+local function remember_gone(gone_key, now, uids)
+  if #uids == 0 then return end
+  local scored = {}
+  for _, uid in ipairs(uids) do
+    scored[#scored + 1] = now
+    scored[#scored + 1] = uid
+  end
+  redis.call('ZADD', gone_key, unpack(scored))
+  redis.call('ZREMRANGEBYSCORE', gone_key, '-inf', now - GONE_MS)
+  redis.call('ZREMRANGEBYRANK', gone_key, 0, -GONE_MAX - 1)
+end
+
 -- What `meta` holds of a message that did not go out at its first try: the attempts counted, how
 -- often its lease ran out, and, once dead, the reason.
 local function read_meta(text)

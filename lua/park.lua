@@ -1,7 +1,7 @@
 -- park: new -> parked | dead, parked -> gone. Applies a batch of one bucket's entries in order, and
 -- moves the marks of the logs that the batch was read from.
 --
--- KEYS  1 due  2 lease  3 dead  4 msg  5 meta  6 ids  7 seq  8 mark
+-- KEYS  1 due  2 lease  3 dead  4 msg  5 meta  6 ids  7 seq  8 mark  9 gone
 -- ARGV  six for each entry: operation, uid, id, time, priority, envelope
 --         'in'     park it, due `time` ms from now; with 0 at once
 --         'at'     park it, due at `time`
@@ -10,7 +10,8 @@
 --         'bury'   keep it as dead; `time` is the reason
 --         'cancel' end the message of this id; `time` is the user-id that asks, or ''; the rest is
 --                  empty
---         'in!', 'at!' and 'since!' are an operator's: they replace whoever's message it is
+--         'in!', 'at!' and 'since!' are an operator's: they replace whoever's message it is, and park
+--         what is in gone
 --         'mark'   before all others: move the mark of the log `uid` to `time`, if it begins with
 --                  `id` (life and position, as the reader last saw it); the rest is empty
 -- Returns {sequence, now, earliest due parked or -1, a letter for each entry}, or, when a mark is
@@ -21,14 +22,15 @@
 --         n not theirs: the message of this id carries a user-id, and who asks has another or none.
 --           Nothing is replaced or cancelled; what was to replace it is kept as dead, with its due
 -- Invariant: a uid is in exactly one of due, lease and dead, and in msg if and only if it is in one
--- of them. A uid that is known already is left as it is, so that a batch may be sent again.
+-- of them. A uid that is known already is left as it is, so that a batch may be sent again; one that
+-- an operator has ended since, and that is in gone, is known too.
 -- In msg, 8 bytes of due, big-endian, stand before each envelope.
 
-local wrong = guard({ 'zset', 'zset', 'zset', 'hash', 'hash', 'hash', 'string', 'hash' })
+local wrong = guard({ 'zset', 'zset', 'zset', 'hash', 'hash', 'hash', 'string', 'hash', 'zset' })
 if wrong then return wrong end
 
-local due_key, lease_key, dead_key, msg_key, meta_key, ids_key, seq_key, mark_key =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local due_key, lease_key, dead_key, msg_key, meta_key, ids_key, seq_key, mark_key, gone_key =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local known_operations = { ['in'] = true, at = true, since = true, bury = true, cancel = true, mark = true }
 local of_operator = { ['in!'] = 'in', ['at!'] = 'at', ['since!'] = 'since' }
 -- What `unpack` can take, with room to spare.
@@ -73,6 +75,17 @@ end
 local now = math.ceil(clock())
 local sequence = redis.call('INCRBY', seq_key, #uids)
 local earliest = -1
+
+-- Uids that an operator has ended lately. As a rule there are none, and nobody looks further.
+local gone, ended = {}, {}
+if redis.call('EXISTS', gone_key) == 1 then
+  redis.call('ZREMRANGEBYSCORE', gone_key, '-inf', now - GONE_MS)
+  for first = 1, #uids, CHUNK do
+    local last = math.min(first + CHUNK - 1, #uids)
+    local times = redis.call('ZMSCORE', gone_key, unpack(uids, first, last))
+    for i = first, last do gone[uids[i]] = times[i - first + 1] end
+  end
+end
 
 -- What is parked but not yet written: all of it in two commands, at the end or when it is needed.
 local dues, bodies, unwritten = {}, {}, {}
@@ -128,6 +141,12 @@ end
 
 local function park(uid, id, due, priority, envelope, by_operator)
   if known[uid] then return 'k' end
+  if gone[uid] and not by_operator then
+    -- What it had replaced comes again with it, just before.
+    local replaced = id ~= '' and holder_of(id)
+    if replaced and known[replaced] == 'now' then end_message(replaced, id, false) end
+    return 'k'
+  end
   local was
   if id ~= '' then
     local holder = holder_of(id)
@@ -138,9 +157,10 @@ local function park(uid, id, due, priority, envelope, by_operator)
       return 'n'
     end
     was = holder and end_message(holder, id, false)
+    if was and by_operator then ended[#ended + 1] = holder end
     redis.call('HSET', ids_key, id, uid)
   end
-  known[uid] = true
+  known[uid] = 'now'
   dues[#dues + 1] = score_of(due, priority)
   dues[#dues + 1] = uid
   bodies[#bodies + 1] = uid
@@ -185,5 +205,6 @@ for i = 1 + 3 * #marks, #ARGV, 6 do
   letters[#letters + 1] = letter
 end
 write()
+remember_gone(gone_key, now, ended)
 if #marks > 0 then redis.call('HSET', mark_key, unpack(marks)) end
 return { sequence, now, earliest, table.concat(letters) }

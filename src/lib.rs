@@ -84,3 +84,4 @@ pub mod release;
 pub mod retry;
 pub mod shutdown;
 pub mod store;
+mod tls;

@@ -1,7 +1,7 @@
 //! What makes an address one of Redis or of RabbitMQ. Errors say what to write and repeat nothing
 //! of the address.
 
-use super::{Url, unknown};
+use super::{Url, tls, unknown};
 
 const REDIS_SCHEMES: [&str; 4] = ["redis", "rediss", "unix", "redis+unix"];
 const AMQP_SCHEMES: [&str; 2] = ["amqp", "amqps"];
@@ -11,6 +11,7 @@ pub(super) fn redis(text: &str) -> Result<Url, String> {
     check_scheme(text, &REDIS_SCHEMES)?;
     let url = Url::parse(text)?;
     redis_path(&url)?;
+    tls::check(&url, "rediss")?;
     Ok(url)
 }
 
@@ -19,6 +20,7 @@ pub(super) fn amqp(text: &str) -> Result<Url, String> {
     check_scheme(text, &AMQP_SCHEMES)?;
     let url = Url::parse(text)?;
     amqp_path(&url)?;
+    tls::check(&url, "amqps")?;
     Ok(url)
 }
 

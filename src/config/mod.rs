@@ -33,6 +33,7 @@ mod secret;
 mod sections;
 mod settings;
 mod size;
+mod tls;
 mod tree;
 mod unknown;
 mod url;
@@ -47,9 +48,10 @@ pub use error::{Error, Problem};
 pub use network::Network;
 pub use secret::Secret;
 pub use settings::{
-    Admin, Amqp, Config, Delay, Durability, From, Front, Identity, Intake, Kafka, OnInvalid,
-    OnUnroutable, Proxy, ProxyTls, Redis, Release, Retry, Store, Topics, UpstreamTls,
+    Admin, Amqp, Config, Delay, Durability, From, Front, Intake, Kafka, OnInvalid, OnUnroutable,
+    Proxy, ProxyTls, Redis, Release, Retry, Store, Topics,
 };
+pub use tls::{Identity, TlsFiles};
 pub use url::Url;
 
 /// The file that is read when none is named and this one exists, relative to the working directory.

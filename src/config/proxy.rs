@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::check::Check;
 use super::origin::quoted;
 use super::schema;
-use super::{Identity, Network, Proxy, ProxyTls, UpstreamTls};
+use super::{Identity, Network, Proxy, ProxyTls, TlsFiles};
 
 const LISTEN: &str = "proxy.listen";
 const EXCHANGES: &str = "proxy.exchanges";
@@ -50,7 +50,7 @@ pub(super) fn check(check: &mut Check, raw: &schema::Proxy) -> Option<Option<Pro
         deny: deny?,
         remote_guest: remote_guest?,
         tls: tls?,
-        upstream: UpstreamTls { ca: path(&raw.upstream_ca_file), identity: identity? },
+        upstream: TlsFiles { ca: path(&raw.upstream_ca_file), identity: identity? },
         proxy_protocol: proxy_protocol?,
         listen: match listen? {
             Some(listen) => listen,

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Network, Secret, Url};
+use super::{Identity, Network, Secret, TlsFiles, Url};
 
 /// A whole configuration that passed every check. Get one from [`Config::load`].
 #[derive(Clone, Debug)]
@@ -174,19 +174,10 @@ pub struct Proxy {
     pub remote_guest: bool,
     /// TLS towards clients, where they are to use it.
     pub tls: Option<ProxyTls>,
-    /// TLS towards the broker, for nodes that are `amqps://`.
-    pub upstream: UpstreamTls,
+    /// TLS towards the broker, for nodes that are `amqps://`. Without a CA each node's own counts.
+    pub upstream: TlsFiles,
     /// Whether the broker is told who the client is, in the PROXY protocol.
     pub proxy_protocol: bool,
-}
-
-/// A certificate with its chain, and its key: two files of PEM.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// The certificate, then those that lead to its root.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
 }
 
 /// What clients of the proxy see.
@@ -196,15 +187,6 @@ pub struct ProxyTls {
     pub identity: Identity,
     /// Whose certificates clients must show, if any.
     pub client_ca: Option<PathBuf>,
-}
-
-/// What the broker sees of the proxy.
-#[derive(Clone, Debug)]
-pub struct UpstreamTls {
-    /// Who vouches for the broker; `None`: whom this host trusts.
-    pub ca: Option<PathBuf>,
-    /// Who the proxy is, if it says.
-    pub identity: Option<Identity>,
 }
 
 /// `[kafka]`

@@ -7,13 +7,16 @@ use serde::{Serialize, Serializer};
 use super::secret::REDACTED;
 
 /// Query parameters that are shown; the value of any other might be a password.
-const SHOWN: [&str; 7] = [
+const SHOWN: [&str; 10] = [
     "auth_mechanism",
+    "cacertfile",
+    "certfile",
     "channel_max",
     "connection_timeout",
     "db",
     "frame_max",
     "heartbeat",
+    "keyfile",
     "protocol",
 ];
 
@@ -158,6 +161,26 @@ fn percent_encode(text: &str) -> String {
         _ => format!("%{byte:02X}"),
     };
     text.bytes().map(encode).collect()
+}
+
+/// What stands for each `%` and its two digits; a `%` without them stays.
+pub(super) fn percent_decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let (mut decoded, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while at < bytes.len() {
+        let digits = text.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                decoded.push(byte);
+                at += 3;
+            }
+            None => {
+                decoded.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
 }
 
 impl fmt::Display for Url {

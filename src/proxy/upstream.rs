@@ -14,15 +14,20 @@ use tokio_rustls::TlsConnector;
 use super::access::proxy_header;
 use super::connection::Stream;
 use super::tls;
-use crate::config::{Proxy, Url};
+use crate::config::{Proxy, TlsFiles, Url};
 
 /// How long one node may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
+/// One node, and how its TLS is begun.
+struct Node {
+    uri: AMQPUri,
+    tls: TlsConnector,
+}
+
 /// The nodes of `amqp.url`, and how they are connected to.
 pub(super) struct Upstream {
-    nodes: Vec<AMQPUri>,
-    tls: TlsConnector,
+    nodes: Vec<Node>,
     proxy_protocol: bool,
 }
 
@@ -30,14 +35,22 @@ impl Upstream {
     /// # Errors
     /// Which file cannot be used.
     pub(super) fn new(nodes: &[Url], settings: &Proxy) -> anyhow::Result<Self> {
-        let nodes = nodes.iter().filter_map(|node| node.expose().parse().ok());
-        let tls = tls::connector(&settings.upstream)?;
-        Ok(Self { nodes: nodes.collect(), tls, proxy_protocol: settings.proxy_protocol })
+        let node = |url: &Url| {
+            let text = url.expose();
+            let uri = text.parse().ok()?;
+            // Whoever vouches for the node to xdelay does so to the proxy, unless another is named.
+            let named = TlsFiles::named_in(&text).ca;
+            let ca = settings.upstream.ca.clone().or(named);
+            let files = TlsFiles { ca, ..settings.upstream.clone() };
+            Some(tls::connector(&files).map(|tls| Node { uri, tls }))
+        };
+        let nodes = nodes.iter().filter_map(node).collect::<anyhow::Result<_>>()?;
+        Ok(Self { nodes, proxy_protocol: settings.proxy_protocol })
     }
 
     /// The vhost that xdelay itself uses.
     pub(super) fn vhost(&self) -> &str {
-        self.nodes.first().map_or("/", |node| node.vhost.as_str())
+        self.nodes.first().map_or("/", |node| node.uri.vhost.as_str())
     }
 
     /// Connects to the first node that takes us, for a client that came to `here`.
@@ -62,7 +75,7 @@ impl Upstream {
 
     async fn connect_to(
         &self,
-        node: &AMQPUri,
+        Node { uri: node, tls }: &Node,
         client: SocketAddr,
         here: SocketAddr,
     ) -> io::Result<Box<dyn Stream>> {
@@ -76,6 +89,6 @@ impl Upstream {
             return Ok(Box::new(stream));
         }
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        Ok(Box::new(self.tls.connect(name, stream).await?))
+        Ok(Box::new(tls.connect(name, stream).await?))
     }
 }

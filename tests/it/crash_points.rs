@@ -5,7 +5,7 @@
 //! them all, `make test` one of each point: which ones turns with `TEST_SEED`, so that over the
 //! points every action meets every arrangement.
 
-mod cell;
+pub mod cell;
 mod load;
 mod zombie;
 
@@ -22,18 +22,26 @@ static TURN: LazyLock<usize> = LazyLock::new(|| {
 });
 
 async fn crash(point: Point) {
+    for cell in cells_of(point) {
+        let copies = cell.run().await;
+        eprintln!("rabbitmq, {cell}: nothing lost, nothing early, {copies} copies");
+    }
+}
+
+/// Those of a point that are to be run.
+pub fn cells_of(point: Point) -> impl Iterator<Item = Cell> {
     let all = Cell::all_of(point);
     let row = Point::ALL.iter().position(|it| *it == point).expect("a point");
     // Four and nine have no divisor in common: nine points in a row meet all nine cells.
     let one = (*TURN + 4 * row) % Cell::OF_A_POINT;
     let whole = std::env::var("TEST_MATRIX").is_ok_and(|which| which == "all");
-    for (place, cell) in all.into_iter().enumerate() {
-        if whole || place == one {
+    all.into_iter().enumerate().filter_map(move |(place, cell)| {
+        let chosen = whole || place == one;
+        chosen.then(|| {
             eprintln!("{cell} (one of each point: TEST_SEED={})", *TURN);
-            let copies = cell.run().await;
-            eprintln!("{cell}: nothing lost, nothing early, {copies} copies");
-        }
-    }
+            cell
+        })
+    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -34,8 +34,10 @@ macro_rules! reading_script {
     };
 }
 
-const PARK: (&str, &[&str]) =
-    (reading_script!("park"), &["due", "lease", "dead", "msg", "meta", "ids", "seq", "mark"]);
+const PARK: (&str, &[&str]) = (
+    reading_script!("park"),
+    &["due", "lease", "dead", "msg", "meta", "ids", "seq", "mark", "gone"],
+);
 const CLAIM: (&str, &[&str]) =
     (script!("claim"), &["due", "lease", "dead", "msg", "meta", "claims", "paused"]);
 const SETTLE: (&str, &[&str]) = (script!("settle"), &["lease", "msg", "meta", "ids"]);
@@ -46,7 +48,7 @@ const CENSUS: (&str, &[&str]) = (script!("census"), &["due", "lease", "dead", "p
 const FIND: (&str, &[&str]) = (script!("find"), &["due", "lease", "dead", "msg", "meta", "ids"]);
 const LIST: (&str, &[&str]) = (script!("list"), &["due", "msg", "meta"]);
 const CANCEL: (&str, &[&str]) =
-    (script!("cancel"), &["due", "lease", "dead", "msg", "meta", "ids"]);
+    (script!("cancel"), &["due", "lease", "dead", "msg", "meta", "ids", "gone"]);
 const RESCHEDULE: (&str, &[&str]) = (script!("reschedule"), &["due", "lease", "dead", "msg"]);
 const REVIVE: (&str, &[&str]) =
     (reading_script!("revive"), &["due", "lease", "dead", "msg", "meta", "ids"]);

@@ -14,6 +14,8 @@
 //! | `end_to_end` | the binary, a foreign client, a real broker and store |
 //! | `user_id` | who may change what is parked, as RabbitMQ knows users |
 //! | `proxy` | clients that change nothing but the URL |
+//! | `least_rights` | as users that may do what the README says, and nothing more |
+//! | `tls` | verified, with certificates on either side |
 //! | `network` | bad weather between xdelay and its neighbours |
 //! | `crash` | kill -9 of everything, under load |
 //! | `crash_points` | a crash, a freeze or a stop between any two steps |
@@ -43,6 +45,7 @@ mod embedded_faults;
 mod end_to_end;
 mod fidelity;
 mod kafka;
+mod least_rights;
 mod loops;
 mod lua;
 mod model;
@@ -55,5 +58,6 @@ mod redis_faults;
 mod seeds;
 mod store_contract;
 mod support;
+mod tls;
 mod user_id;
 mod versions;

@@ -5,12 +5,13 @@
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use lapin::uri::AMQPUri;
-use lapin::{Channel, Connection, ConnectionBuilder, ConnectionProperties, Event};
+use lapin::tcp::AMQPUriTcpExt;
+use lapin::{Channel, Connection, ConnectionProperties, Event};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::link::{ANSWER_WITHIN, Connect, Link, Standing};
+use super::node::{self, Node};
 
 impl Link<Connection> {
     /// A new channel on the live connection.
@@ -22,13 +23,20 @@ impl Link<Connection> {
 
 #[async_trait]
 impl Connect for Connection {
-    async fn connect(uri: AMQPUri, name: &str) -> Result<Self, String> {
+    async fn connect(node: Node, name: &str) -> Result<Self, String> {
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let builder = ConnectionBuilder::new()
-            .map_err(|error| error.to_string())?
-            .with_uri(uri)
-            .with_properties(properties);
-        answer("connecting", builder.connect()).await
+        let runtime = lapin::runtime::default_runtime().map_err(|error| error.to_string())?;
+        let uri = node.uri.clone();
+        let connect = Self::connector(
+            uri,
+            runtime,
+            async move |_, runtime| {
+                let stream = node.in_the_clear().connect_async(&runtime).await?;
+                Ok(node.secure(stream).await?)
+            },
+            properties,
+        );
+        answer("connecting", connect).await.map_err(|why| node::words(&why))
     }
 
     fn is_connected(&self) -> bool {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapin::Connection;
-use lapin::uri::AMQPUri;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 
+use super::node::Node;
 use crate::config::Url;
 use crate::finding::Finding;
 use crate::health::Health;
@@ -18,8 +18,6 @@ use crate::metrics::Metrics;
 
 /// How long any single exchange with the broker may take: connecting, declaring, opening.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// Seconds between heartbeats where the URL does not say otherwise.
-const HEARTBEAT_SECONDS: u16 = 10;
 
 /// What the broker last said of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +36,7 @@ pub(super) trait Connect: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// Why not, in words without secrets.
-    async fn connect(uri: AMQPUri, name: &str) -> Result<Self, String>;
+    async fn connect(node: Node, name: &str) -> Result<Self, String>;
 
     fn is_connected(&self) -> bool;
 
@@ -117,8 +115,8 @@ impl<C: Connect> Link<C> {
     }
 
     /// The nodes to try, for those who connect by themselves.
-    pub(super) fn uris(&self) -> impl Iterator<Item = AMQPUri> + '_ {
-        self.nodes.iter().filter_map(|node| uri(node).ok())
+    pub(super) fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
+        self.nodes.iter().filter_map(|url| Node::of(url).ok())
     }
 
     /// Ends the connection, if there is one.
@@ -132,7 +130,7 @@ impl<C: Connect> Link<C> {
         let name = format!("xdelay {}", self.name);
         let mut whys = Vec::new();
         for node in &self.nodes {
-            let connected = async { C::connect(uri(node)?, &name).await };
+            let connected = async { C::connect(Node::of(node)?, &name).await };
             match connected.await {
                 Ok(connection) => return Ok(connection),
                 Err(why) => whys.push(format!("{node}: {why}")),
@@ -174,14 +172,4 @@ impl<C: Connect> Link<C> {
 
 fn lock(latest: &Mutex<Latest>) -> MutexGuard<'_, Latest> {
     latest.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn uri(node: &Url) -> Result<AMQPUri, String> {
-    let mut uri: AMQPUri = node.expose().parse().map_err(|why: String| {
-        // The parser's text may quote the URL, and with it the password.
-        let _ = why;
-        "amqp.url cannot be read".to_owned()
-    })?;
-    uri.query.heartbeat.get_or_insert(HEARTBEAT_SECONDS);
-    Ok(uri)
 }

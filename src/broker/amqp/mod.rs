@@ -16,6 +16,7 @@ mod intake;
 mod lane;
 mod ledger;
 mod link;
+mod node;
 mod outgoing;
 pub(super) mod portrait;
 mod probe;
@@ -173,10 +174,10 @@ impl AmqpBroker {
     /// Asks each node in turn.
     async fn identify(&self) -> Result<(Identity, String), String> {
         let mut why = "no node is named".to_owned();
-        for uri in self.consumers.link.uris() {
-            match raw::identify(&uri, ANSWER_WITHIN).await {
-                Ok(identity) => return Ok((identity, uri.vhost)),
-                Err(error) => why = error.to_string(),
+        for node in self.consumers.link.nodes() {
+            match raw::identify(&node, ANSWER_WITHIN).await {
+                Ok(identity) => return Ok((identity, node.uri.vhost)),
+                Err(error) => why = node::words(&error),
             }
         }
         Err(why)

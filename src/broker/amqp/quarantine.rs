@@ -13,6 +13,7 @@ use bytes::Bytes;
 
 use super::consumer::QueueConsumer;
 use super::link::ANSWER_WITHIN;
+use super::node;
 use super::raw::{RawConsumer, RawDelivery, RawError};
 use crate::broker::{self, Delivery, Receipt};
 use crate::message::{AmqpContent, Content, Reason, Uid};
@@ -67,11 +68,11 @@ pub(super) async fn sweep(queue: &QueueConsumer, stop: &mut Shutdown) -> Result<
 /// The raw consumer on the first node that answers.
 async fn open(queue: &QueueConsumer, name: &str, prefetch: u16) -> Result<RawConsumer, String> {
     let mut why = "no node is named".to_owned();
-    for uri in queue.shared.link.uris() {
-        let raw = RawConsumer::open(&uri, "xdelay quarantine", name, prefetch, ANSWER_WITHIN);
+    for node in queue.shared.link.nodes() {
+        let raw = RawConsumer::open(&node, "xdelay quarantine", name, prefetch, ANSWER_WITHIN);
         match raw.await {
             Ok(raw) => return Ok(raw),
-            Err(error) => why = error.to_string(),
+            Err(error) => why = node::words(&error),
         }
     }
     Err(why)

@@ -35,11 +35,18 @@ pub(super) const SETTINGS: TableDefinition<'static, &'static str, &'static str> 
 /// Room and log to how far it was parked.
 pub(super) const MARKS: TableDefinition<'static, (Room, u32), &'static str> =
     TableDefinition::new("marks");
+/// Message to when an operator ended it, lately.
+pub(super) const GONE: TableDefinition<'static, &'static [u8], UnixMs> =
+    TableDefinition::new("gone");
 /// Named numbers.
 pub(super) const NUMBERS: TableDefinition<'static, &'static str, u64> =
     TableDefinition::new("numbers");
 
 const NEXT_ORDER: &str = "next order";
+/// How long it is remembered that an operator ended a message, in ms, and of how many at most: an
+/// intake tries again within seconds, with no more in hand than its prefetch.
+const GONE_MS: u64 = 600_000;
+const GONE_MAX: u64 = 10_000;
 
 type Bytewise<'t> = Table<'t, &'static [u8], &'static [u8]>;
 type Result<T> = std::result::Result<T, redb::Error>;
@@ -56,6 +63,7 @@ pub(super) struct Page<'t> {
     rooms: Table<'t, &'static str, Room>,
     settings: Table<'t, &'static str, &'static str>,
     marks: Table<'t, (Room, u32), &'static str>,
+    gone: Table<'t, &'static [u8], UnixMs>,
     /// What to add to `counts`, written once at the end.
     changes: BTreeMap<(Room, u8), i64>,
     /// What to add to `calendar`, written when it is read, or at the end.
@@ -80,6 +88,7 @@ impl<'t> Page<'t> {
             rooms: transaction.open_table(ROOMS)?,
             settings: transaction.open_table(SETTINGS)?,
             marks: transaction.open_table(MARKS)?,
+            gone: transaction.open_table(GONE)?,
             changes: BTreeMap::new(),
             due_changes: calendar::Changes::default(),
             next_order,
@@ -208,6 +217,38 @@ impl<'t> Page<'t> {
             self.due_changes.count(room, record.at, -1);
         }
         Ok(())
+    }
+
+    /// Takes note that an operator ended a message: its park may still be on the way, since one whose
+    /// answer was lost is sent again.
+    pub(super) fn remember_gone(&mut self, room: Room, uid: &[u8], now: UnixMs) -> Result<()> {
+        if self.gone.len()? >= GONE_MAX {
+            self.gone.retain(|_, at| at.saturating_add(GONE_MS) > now)?;
+        }
+        if self.gone.len()? >= GONE_MAX {
+            let mut times =
+                self.gone.iter()?.map(|entry| Ok(entry?.1.value())).collect::<Result<Vec<_>>>()?;
+            times.sort_unstable();
+            // Those of one bulk share an instant; then half of them is as good as any.
+            let (middle, mut half) = (times[times.len() / 2], times.len() / 2);
+            self.gone.retain(|_, at| {
+                let goes = at <= middle && half > 0;
+                half -= usize::from(goes);
+                !goes
+            })?;
+        }
+        self.dirty = true;
+        self.gone.insert(&*key(room, uid), now)?;
+        Ok(())
+    }
+
+    /// Whether an operator ended this message lately.
+    pub(super) fn is_gone(&self, room: Room, uid: &[u8], now: UnixMs) -> Result<bool> {
+        if self.gone.is_empty()? {
+            return Ok(false);
+        }
+        let at = self.gone.get(&*key(room, uid))?;
+        Ok(at.is_some_and(|at| at.value().saturating_add(GONE_MS) > now))
     }
 
     /// Uids in this state whose time is `until` or earlier, the earliest first.

@@ -53,7 +53,7 @@ pub(super) fn park(
         let outcome = if is_known(index) {
             Outcome::Known
         } else {
-            apply(page, room, entry, now, &mut applied.earliest_due)?
+            apply(page, room, (&batch[..index], entry), now, &mut applied.earliest_due)?
         };
         applied.outcomes.push(outcome);
     }
@@ -63,13 +63,26 @@ pub(super) fn park(
 fn apply(
     page: &mut Page<'_>,
     room: Room,
-    entry: &Entry,
+    (earlier, entry): (&[Entry], &Entry),
     now: UnixMs,
     earliest_due: &mut Option<UnixMs>,
 ) -> Result<Outcome, redb::Error> {
     let uid = entry.uid().as_bytes();
     match entry {
         Entry::Park { .. } | Entry::Bury { .. } if page.record(room, uid)?.is_some() => {
+            Ok(Outcome::Known)
+        }
+        Entry::Park { by: Author::Producer, message, .. } if page.is_gone(room, uid, now)? => {
+            // What it had replaced comes again with it, just before.
+            if let Some(id) = &message.id {
+                let holder = page.holder_of(room, id.as_str())?;
+                let is_it = |entry: &Entry| Some(entry.uid().as_bytes()) == holder.as_deref();
+                if earlier.iter().any(is_it) {
+                    let user = message.content.user_id();
+                    let asks = Some(user.as_deref().unwrap_or_default());
+                    end_holder_of(page, room, id.as_str(), false, asks, now)?;
+                }
+            }
             Ok(Outcome::Known)
         }
         Entry::Park { message, when, priority, by } => {
@@ -83,7 +96,7 @@ fn apply(
             if let Some(id) = &message.id {
                 let user = message.content.user_id();
                 let asks = (*by == Author::Producer).then_some(user.as_deref().unwrap_or_default());
-                ended = end_holder_of(page, room, id.as_str(), false, asks)?;
+                ended = end_holder_of(page, room, id.as_str(), false, asks, now)?;
                 if ended == Some(Ended::NotYours) {
                     let dead = Record::parked(due, *priority, page.order());
                     return bury(page, room, message, dead, NOT_YOURS, now)
@@ -106,7 +119,7 @@ fn apply(
         }
         Entry::Cancel { id, user, .. } => {
             let asks = Some(user.as_deref().unwrap_or_default());
-            Ok(match end_holder_of(page, room, id.as_str(), true, asks)? {
+            Ok(match end_holder_of(page, room, id.as_str(), true, asks, now)? {
                 Some(Ended::Parked) => Outcome::Cancelled,
                 Some(Ended::Leased) => Outcome::CancelledLeased,
                 Some(Ended::NotYours) => Outcome::NotYours,
@@ -148,6 +161,7 @@ fn end_holder_of(
     id: &str,
     dead_too: bool,
     asks: Option<&[u8]>,
+    now: UnixMs,
 ) -> Result<Option<Ended>, redb::Error> {
     let Some(uid) = page.holder_of(room, id)? else { return Ok(None) };
     let Some(record) = page.record(room, &uid)? else { return Ok(None) };
@@ -158,6 +172,9 @@ fn end_holder_of(
         && owner(page, room, &uid)?.is_some_and(|owner| owner != asks)
     {
         return Ok(Some(Ended::NotYours));
+    }
+    if asks.is_none() {
+        page.remember_gone(room, &uid, now)?;
     }
     page.remove(room, &uid, &record)?;
     page.forget_name(room, id)?;

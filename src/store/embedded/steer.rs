@@ -83,6 +83,7 @@ pub(super) fn steer(
     match (step, record.state) {
         (Step::Cancel, state) => {
             page.remove(room, uid, &record)?;
+            page.remember_gone(room, uid, now)?;
             if let Some(id) = &handle.id {
                 page.forget_name_of(room, id.as_str(), uid)?;
             }

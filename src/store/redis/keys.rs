@@ -37,6 +37,8 @@ pub(super) struct Bucket {
     pub claims: String,
     /// There while an operator holds releases back.
     pub paused: String,
+    /// Uid by when an operator ended it, lately.
+    pub gone: String,
 }
 
 impl Keys {
@@ -73,6 +75,7 @@ impl Keys {
             seq: format!("{prefix}:seq"),
             claims: format!("{prefix}:claims"),
             paused: format!("{prefix}:paused"),
+            gone: format!("{prefix}:gone"),
         }
     }
 
@@ -122,6 +125,7 @@ mod tests {
             assert_eq!(tag(&bucket.seq), tag(&bucket.due), "{name}");
             assert_eq!(tag(&bucket.mark), tag(&bucket.due), "{name}");
             assert_eq!(tag(&bucket.claims), tag(&bucket.due), "{name}");
+            assert_eq!(tag(&bucket.gone), tag(&bucket.due), "{name}");
         }
     }
 

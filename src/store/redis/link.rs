@@ -10,13 +10,20 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError, Value};
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo,
+    IntoConnectionInfo, RedisError, TlsCertificates, Value,
+};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::server::Server;
+use crate::config::TlsFiles;
 use crate::store::Error;
+use crate::tls;
 
+/// The setting that names the server.
+const KEY: &str = "redis.url";
 /// How long a connection may take to be made.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// How long an answer may take. A script that takes longer has happened all the same: every
@@ -24,7 +31,9 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
-    client: Client,
+    info: ConnectionInfo,
+    /// The files of TLS, where there is to be any.
+    tls: Option<TlsFiles>,
     live: Mutex<Option<Live>>,
 }
 
@@ -38,11 +47,23 @@ impl Link {
     /// # Errors
     /// When the URL is none that redis-rs can read. Connects to nothing yet.
     pub(super) fn new(url: &str) -> Result<Self, Error> {
-        let unreadable = |error: RedisError| {
-            Error::Unavailable(format!("redis.url cannot be used: {}", category(&error)))
+        let info = url.into_connection_info().map_err(|error| unusable(&error))?;
+        let is_secure = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+        let tls = is_secure.then(|| TlsFiles::named_in(url));
+        Ok(Self { info: info.set_tcp_settings(tcp()), tls, live: Mutex::new(None) })
+    }
+
+    /// Reads the files of TLS anew: they may have been renewed since the last connection.
+    fn client(&self) -> Result<Client, Error> {
+        let info = self.info.clone();
+        let client = match &self.tls {
+            None => Client::open(info),
+            Some(files) => {
+                let certificates = certificates(files)?;
+                Client::build_with_tls(info, certificates)
+            }
         };
-        let info = url.into_connection_info().map_err(unreadable)?.set_tcp_settings(tcp());
-        Ok(Self { client: Client::open(info).map_err(unreadable)?, live: Mutex::new(None) })
+        client.map_err(|error| unusable(&error))
     }
 
     /// The live connection, made now when there is none.
@@ -54,9 +75,10 @@ impl Link {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_WITHIN))
             .set_response_timeout(Some(ANSWER_WITHIN));
+        let client = self.client()?;
         let connect = async {
             let mut connection =
-                self.client.get_multiplexed_async_connection_with_config(&config).await?;
+                client.get_multiplexed_async_connection_with_config(&config).await?;
             let server = Server::inspect(&mut connection).await?;
             Ok::<_, RedisError>((connection, server))
         };
@@ -136,6 +158,31 @@ fn tcp() -> TcpSettings {
     settings
 }
 
+fn unusable(error: &RedisError) -> Error {
+    Error::Unavailable(format!("{KEY} cannot be used: {}", category(error)))
+}
+
+/// What the files hold; that they can be used is seen first, by whoever says which one cannot.
+fn certificates(files: &TlsFiles) -> Result<TlsCertificates, Error> {
+    let read = || -> anyhow::Result<TlsCertificates> {
+        tls::client(files)?;
+        let client_tls = files.identity.as_ref().map(|ours| {
+            let client_cert = std::fs::read(&ours.certificate)?;
+            Ok::<_, std::io::Error>(ClientTlsConfig {
+                client_cert,
+                client_key: std::fs::read(&ours.key)?,
+            })
+        });
+        let root_cert = match &files.ca {
+            Some(path) => Some(std::fs::read(path)?),
+            // Without any redis-rs trusts whom Mozilla does.
+            None => tls::trusted_here(),
+        };
+        Ok(TlsCertificates { client_tls: client_tls.transpose()?, root_cert })
+    };
+    read().map_err(|error| Error::Unavailable(format!("{KEY} cannot be used: {error:#}")))
+}
+
 /// The error that one command of a pipeline was answered with.
 pub(super) fn server_error(value: &Value) -> Option<RedisError> {
     match value {
@@ -146,7 +193,7 @@ pub(super) fn server_error(value: &Value) -> Option<RedisError> {
 
 /// An error in words that hold no secret: redis-rs's own texts may quote the URL.
 pub(super) fn unavailable(error: &RedisError) -> Error {
-    Error::Unavailable(category(error))
+    Error::Unavailable(tls::advise(category(error), KEY))
 }
 
 fn category(error: &RedisError) -> String {

@@ -66,6 +66,7 @@ impl RedisStore {
             &bucket.ids,
             &bucket.seq,
             &bucket.mark,
+            &bucket.gone,
         ]);
         for step in stretches.moves() {
             arguments::push_move(&mut call, step);

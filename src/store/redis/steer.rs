@@ -103,11 +103,11 @@ impl RedisStore {
         step: &Step,
         whom: &[&Handle],
     ) -> Result<Vec<Steered>, Error> {
-        let Bucket { due, lease, dead, msg, meta, ids, .. } = bucket;
+        let Bucket { due, lease, dead, msg, meta, ids, gone, .. } = bucket;
         let scripts = &self.scripts;
         let (script, mut call, with_ids) = match step {
             Step::Cancel => {
-                let call = scripts.cancel.call(&[due, lease, dead, msg, meta, ids]);
+                let call = scripts.cancel.call(&[due, lease, dead, msg, meta, ids, gone]);
                 (&scripts.cancel, call, true)
             }
             Step::Reschedule(when) => {

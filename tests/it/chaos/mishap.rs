@@ -19,6 +19,8 @@ pub enum Mishap {
     ReplicaStoppedBeyondItsLease,
     ReplicaRestarted,
     RedisKilled,
+    /// What was captured and not parked yet is lost with the replicas, if RabbitMQ gave it up.
+    AllKilledWhileRedisIsAway,
     RedisForgotItsScripts,
     RedisDroppedItsClients,
     RabbitMqKilled,
@@ -34,7 +36,7 @@ pub enum Mishap {
 use Mishap::*;
 
 /// Those that happen more often stand here more often.
-const ALL: [Mishap; 18] = [
+const ALL: [Mishap; 20] = [
     ReplicaKilled,
     ReplicaKilled,
     ReplicaKilled,
@@ -42,6 +44,8 @@ const ALL: [Mishap; 18] = [
     ReplicaRestarted,
     RedisKilled,
     RedisKilled,
+    AllKilledWhileRedisIsAway,
+    AllKilledWhileRedisIsAway,
     RedisForgotItsScripts,
     RedisDroppedItsClients,
     RabbitMqKilled,
@@ -56,7 +60,10 @@ const ALL: [Mishap; 18] = [
 ];
 
 impl Mishap {
-    pub fn any() -> Self {
+    /// The one of this number in the schedule of a seed. With it everything about it is drawn, whatever
+    /// others draw meanwhile.
+    pub fn of(seed: u64, number: u64) -> Self {
+        fastrand::seed(seed.wrapping_add(number));
         ALL[fastrand::usize(..ALL.len())]
     }
 
@@ -84,6 +91,13 @@ impl Mishap {
                 fleet.redis.kill();
                 a_while(0..1_500).await;
                 fleet.redis.start_again(&[]);
+            }
+            AllKilledWhileRedisIsAway => {
+                fleet.redis.kill();
+                a_while(300..1_500).await;
+                fleet.replicas.iter_mut().for_each(|it| it.sidecar.kill());
+                fleet.redis.start_again(&[]);
+                fleet.replicas.iter_mut().for_each(|it| it.sidecar.spawn());
             }
             RedisForgotItsScripts => redis(fleet, &["SCRIPT", "FLUSH"]).await,
             RedisDroppedItsClients => redis(fleet, &["CLIENT", "KILL", "TYPE", "normal"]).await,

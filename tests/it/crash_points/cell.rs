@@ -24,7 +24,7 @@ const IN_FLIGHT: usize = 40;
 
 /// What happens at the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+pub enum Action {
     Abort,
     Stop,
     Term,
@@ -32,7 +32,7 @@ enum Action {
 
 /// How many replicas there are, and where they park.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Arrangement {
+pub enum Arrangement {
     OneOnRedis,
     ThreeOnRedis,
     OneOnItsFile,
@@ -41,9 +41,20 @@ enum Arrangement {
 /// A point, what happens there, and to whom.
 #[derive(Clone, Copy)]
 pub struct Cell {
-    point: Point,
-    action: Action,
-    arrangement: Arrangement,
+    pub point: Point,
+    pub action: Action,
+    pub arrangement: Arrangement,
+}
+
+impl Action {
+    /// What `CRASH_AT` calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Abort => "abort",
+            Self::Stop => "stop",
+            Self::Term => "term",
+        }
+    }
 }
 
 impl fmt::Display for Cell {
@@ -88,11 +99,6 @@ impl Cell {
 
     /// What `CRASH_AT` is to be.
     fn plan(self) -> String {
-        let action = match self.action {
-            Action::Abort => "abort",
-            Action::Stop => "stop",
-            Action::Term => "term",
-        };
         // Late enough that much is under way.
         let nth = match self.point {
             Point::CapturedUnparked
@@ -107,7 +113,7 @@ impl Cell {
             Point::UnreleasedUnpostponed | Point::UnreleasedUnburied => 2,
             Point::RecoveredUnannounced | Point::OpenedUnserved | Point::StoppedUnflushed => 1,
         };
-        format!("{}:{nth}:{action}", self.point.name())
+        format!("{}:{nth}:{}", self.point.name(), self.action.name())
     }
 
     /// A graceful stop costs no copy. Who freezes for a while loses its leases; the broker does not

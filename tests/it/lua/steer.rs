@@ -36,7 +36,54 @@ async fn cancel_ends_whatever_it_finds_and_is_plain_only_of_what_nobody_held() {
     let mut bucket = one_of_each().await;
     let answer = bucket.run_twice(CANCEL, &["p", "id-p", "l", "id-l", "d", "", "nobody", ""]).await;
     assert_eq!(letters(&answer), "cCCu");
-    bucket.holds(&[]).await;
+    bucket.holds(&[("gone", "d NOW l NOW p NOW")]).await;
+}
+
+#[tokio::test]
+async fn cancel_keeps_what_is_sent_again_from_coming_back() {
+    let mut bucket = Bucket::new().await;
+    let batch = [park("u1", "order-1", FUTURE), park("u2", "", FUTURE)].concat();
+    bucket.run(PARK, &batch).await;
+    bucket.run(CANCEL, &["u1", "order-1"]).await;
+    let answer = bucket.run_twice(PARK, &batch).await;
+    assert_eq!(every(&answer, 3, 1), ["kk"]);
+    let u2 = [("due", "u2 99999999999999"), ("gone", "u1 NOW"), ("msg", "u2 99999999999999:body")];
+    bucket.holds(&u2).await;
+    // Who ended it may bring it back, and it is not remembered for ever.
+    let answer = bucket.run(PARK, &["at!", "u1", "", FUTURE, "0", "body"]).await;
+    assert_eq!(every(&answer, 3, 1), ["p"]);
+    bucket.run(CANCEL, &["u1", ""]).await;
+    bucket.command(&["ZADD", "gone", "1000", "u1"]).await;
+    let answer = bucket.run(PARK, &park("u1", "", FUTURE)).await;
+    assert_eq!(every(&answer, 3, 1), ["p"]);
+    let state = bucket.state().await;
+    assert_eq!(state.get("gone"), None, "what is too old is forgotten");
+}
+
+#[tokio::test]
+async fn cancel_remembers_no_more_than_the_newest() {
+    let mut bucket = Bucket::new().await;
+    let uids: Vec<String> = (0..10_050).map(|n| format!("u{n:05}")).collect();
+    for some in uids.chunks(500) {
+        let batch: Vec<&str> = some.iter().flat_map(|uid| park(uid, "", FUTURE)).collect();
+        bucket.run(PARK, &batch).await;
+        let whom: Vec<&str> = some.iter().flat_map(|uid| [uid.as_str(), ""]).collect();
+        bucket.run(CANCEL, &whom).await;
+    }
+    let gone = bucket.state().await.remove("gone").expect("some");
+    assert_eq!(gone.split(' ').count(), 2 * 10_000);
+    assert!(gone.ends_with("u10049 NOW") && !gone.contains("u00000 "), "the oldest went");
+}
+
+#[tokio::test]
+async fn what_an_operator_replaced_is_not_brought_back_either() {
+    let mut bucket = Bucket::new().await;
+    let first = park("u1", "order-1", FUTURE);
+    bucket.run(PARK, &first).await;
+    bucket.run(PARK, &["at!", "u2", "order-1", FUTURE, "0", "body"]).await;
+    let answer = bucket.run(PARK, &first).await;
+    assert_eq!(every(&answer, 3, 1), ["k"]);
+    assert_eq!(bucket.state().await["ids"], "order-1 u2");
 }
 
 #[tokio::test]

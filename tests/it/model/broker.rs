@@ -1,7 +1,8 @@
 //! The broker as one replica sees it: behind a gate, and with captures for one replica at a time, as a
-//! queue with a single active consumer gives them.
+//! queue with a single active consumer gives them: each turn is a term of its own in the store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -11,18 +12,20 @@ use xdelay::broker::{Broker, Delivery as Capture, Intake, NotReleased, Released}
 use xdelay::clock::instant;
 use xdelay::finding::Finding;
 use xdelay::message::{BrokerKind, Destination, Reason};
-use xdelay::store::Lease;
+use xdelay::store::{Lease, Mark, Origin, Store};
 
 use super::gate::{Gate, Passage};
 use crate::support::body;
 use crate::support::invariants::{Delivery, Event};
-use crate::support::witness::Log;
+use crate::support::witness::{Log, Witness};
 
 /// Who is given captures, and how often that was decided.
 pub type Turn = (usize, u64);
 
 pub struct GatedBroker {
     pub inner: MemoryBroker,
+    /// Where terms begin.
+    pub store: Arc<Witness>,
     pub gate: Gate,
     pub log: Arc<Log>,
     pub turn: watch::Receiver<Turn>,
@@ -79,6 +82,7 @@ impl Broker for GatedBroker {
         Box::new(GatedIntake {
             inner: None,
             broker: self.inner.clone(),
+            store: Arc::clone(&self.store),
             log: Arc::clone(&self.log),
             replica: self.gate.replica,
             turn: self.turn.clone(),
@@ -106,10 +110,41 @@ impl Broker for GatedBroker {
     async fn close(&self) {}
 }
 
+/// One turn of one intake, and what it has in the store.
+struct Term {
+    turn: Turn,
+    intake: Box<dyn Intake>,
+    life: u32,
+    /// The position after that of its last capture.
+    next: u64,
+}
+
+impl Term {
+    /// Takes captures from now on: whoever had them before cannot park them any more.
+    async fn begin(turn: Turn, broker: &MemoryBroker, store: &Witness) -> Self {
+        static LIVES: AtomicU32 = AtomicU32::new(0);
+        let (intake, life) = (broker.intake().await, LIVES.fetch_add(1, Ordering::Relaxed));
+        let mark = Mark { life, next: 0, stamp: None };
+        for destination in broker.destinations() {
+            store.set_mark(&destination, LOG, mark).await.expect("an answer");
+        }
+        Self { turn, intake, life, next: 0 }
+    }
+
+    fn origin(&mut self) -> Origin {
+        let at = self.next;
+        self.next += 1;
+        Origin { log: LOG, life: self.life, from: at, at, stamp: None }
+    }
+}
+
+/// The only log there is.
+const LOG: u32 = 0;
+
 struct GatedIntake {
-    /// With the turn it belongs to.
-    inner: Option<(Turn, Box<dyn Intake>)>,
+    inner: Option<Term>,
     broker: MemoryBroker,
+    store: Arc<Witness>,
     log: Arc<Log>,
     replica: usize,
     turn: watch::Receiver<Turn>,
@@ -129,20 +164,21 @@ impl Intake for GatedIntake {
                 let _ = self.turn.changed().await;
                 continue;
             }
-            if self.inner.as_ref().is_none_or(|(of, _)| *of != turn) {
-                let mut inner = self.broker.intake().await;
+            if self.inner.as_ref().is_none_or(|term| term.turn != turn) {
+                let mut term = Term::begin(turn, &self.broker, &self.store).await;
                 if self.stopped {
-                    inner.stop().await;
+                    term.intake.stop().await;
                 }
-                self.inner = Some((turn, inner));
+                self.inner = Some(term);
             }
-            let Some((_, inner)) = &mut self.inner else { continue };
-            let batch = tokio::select! {
+            let Some(term) = &mut self.inner else { continue };
+            let mut batch = tokio::select! {
                 biased;
                 _ = self.turn.changed() => continue,
-                batch = inner.next() => batch?,
+                batch = term.intake.next() => batch?,
             };
-            for capture in &batch {
+            for capture in &mut batch {
+                capture.origin = Some(term.origin());
                 self.log.call(&capture.uid, body(&capture.content));
                 self.log.note_uid(&capture.uid, Event::Captured);
             }
@@ -152,8 +188,8 @@ impl Intake for GatedIntake {
 
     async fn stop(&mut self) {
         self.stopped = true;
-        if let Some((_, inner)) = &mut self.inner {
-            inner.stop().await;
+        if let Some(term) = &mut self.inner {
+            term.intake.stop().await;
         }
     }
 

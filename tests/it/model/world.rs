@@ -160,6 +160,7 @@ impl World {
         });
         let broker: Arc<dyn Broker> = Arc::new(GatedBroker {
             inner: self.broker.clone(),
+            store: Arc::clone(&self.witness),
             gate,
             log: Arc::clone(&self.log),
             turn: self.turn.subscribe(),

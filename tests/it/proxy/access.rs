@@ -3,7 +3,6 @@
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -11,39 +10,14 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::clients::python;
 use super::support::{at_port, proxied, proxied_to};
+use crate::support::certificates::Authority;
 use crate::support::rabbit::{Rabbit, control};
 use crate::support::{eventually, free_port, setting, unique};
-
-fn openssl(directory: &Path, arguments: &str) {
-    let mut command = Command::new("openssl");
-    let output = command.args(arguments.split(' ')).current_dir(directory).output();
-    let output = output.expect("openssl runs");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "openssl {arguments}: {errors}");
-}
-
-/// A root, and a server and a client that it vouches for.
-fn certificates() -> TempDir {
-    let directory = TempDir::new().expect("a directory");
-    let at = directory.path();
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    openssl(at, &format!("req -x509 {key} -days 2 -subj /CN=root -keyout ca.key -out ca.pem"));
-    let usage = "keyUsage=digitalSignature\nbasicConstraints=CA:FALSE\n";
-    let names = format!("{usage}subjectAltName=DNS:localhost,IP:127.0.0.1\n");
-    std::fs::write(at.join("names"), names).expect("written");
-    for name in ["server", "client"] {
-        openssl(at, &format!("req {key} -subj /CN={name} -keyout {name}.key -out {name}.csr"));
-        let sign = "x509 -req -days 2 -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names";
-        openssl(at, &format!("{sign} -in {name}.csr -out {name}.pem"));
-    }
-    directory
-}
 
 /// A server of TLS that asks for certificates, before a server of TCP.
 async fn tls_before(url: &str, files: &Path) -> (u16, JoinHandle<()>) {
@@ -82,8 +56,8 @@ async fn tls_before(url: &str, files: &Path) -> (u16, JoinHandle<()>) {
 
 #[tokio::test]
 async fn both_sides_may_be_encrypted_and_show_certificates() {
-    let files = certificates();
-    let file = |name: &str| files.path().join(name).to_string_lossy().into_owned();
+    let files = Authority::new();
+    let file = |name: &str| files.file(name);
     let broker = setting("TEST_AMQP_URL");
     let (port, accepting) = tls_before(&broker, files.path()).await;
     let secure = at_port(&broker, port).replace("amqp://", "amqps://");
@@ -111,7 +85,7 @@ async fn both_sides_may_be_encrypted_and_show_certificates() {
 
 #[tokio::test]
 async fn a_certificate_that_cannot_be_used_is_named_and_nothing_starts() {
-    let files = certificates();
+    let files = Authority::new();
     let (mut sidecar, _) = proxied();
     sidecar.set("PROXY__TLS_CERT_FILE", &files.path().join("server.pem").to_string_lossy());
     sidecar.set("PROXY__TLS_KEY_FILE", &files.path().join("names").to_string_lossy());

@@ -3,7 +3,8 @@
 use xdelay::delay::When;
 use xdelay::message::{Destination, ProducerId, Reason, Uid};
 use xdelay::store::{
-    Found, Handle, Listing, Name, Place, Seen, Start, State, Steer, Steered, Step, Store, Ticket,
+    Author, Entry, Found, Handle, Listing, Name, Outcome, Place, Seen, Start, State, Steer,
+    Steered, Step, Store, Ticket,
 };
 
 use super::{Stage, limit, message, orders, park};
@@ -14,6 +15,7 @@ promises! {
     a_listing_begins_where_it_is_told_to,
     a_message_is_found_by_either_name_with_all_that_is_in_it,
     a_cancelled_message_is_never_claimed_and_a_leased_one_says_so,
+    what_an_operator_ended_is_not_parked_again_by_a_batch_sent_twice,
     a_dead_message_may_have_been_delivered,
     a_rescheduled_message_has_another_due,
     a_dead_message_is_revived_unless_another_has_its_id,
@@ -134,6 +136,34 @@ async fn a_cancelled_message_is_never_claimed_and_a_leased_one_says_so(stage: St
     assert!(stage.find(Name::Id(ProducerId::new(b"a").expect("an id"))).await.is_none());
     let census = stage.store.census(&orders()).await.expect("a census");
     assert_eq!((census.parked, census.leased, census.dead), (0, 0, 0));
+}
+
+async fn what_an_operator_ended_is_not_parked_again_by_a_batch_sent_twice(stage: Stage) {
+    let entry = |id| park(message(Some(id), "body"), When::AtOnce);
+    let (plain, replaced, stays) = (entry("a"), entry("b"), entry("c"));
+    let batch = [plain.clone(), replaced, stays.clone()];
+    // Its answer is lost, and before it is sent again somebody is quicker.
+    let _ = stage.store.park(&orders(), &batch).await.expect("parked");
+    assert_eq!(stage.step(Step::Cancel, plain.uid()).await, Steered::Cancelled);
+    let other = message(Some("b"), "another");
+    let (by, when) = (Author::Operator, When::AtOnce);
+    let other_uid = other.uid.clone();
+    let other = Entry::Park { message: other, when, priority: 0, by };
+    let _ = stage.store.park(&orders(), &[other]).await.expect("parked");
+    let again = stage.other.park(&orders(), &batch).await.expect("an answer");
+    let outcomes: Vec<_> = again.entries.iter().map(|it| it.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Known, Outcome::Known, Outcome::Known]);
+    assert_eq!(sorted(stage.claimed().await), sorted(vec![other_uid, stays.uid().clone()]));
+    // Who cancelled it may bring it back.
+    let Entry::Park { message, .. } = plain else { unreachable!() };
+    let by_hand = Entry::Park { message, when, priority: 0, by };
+    let parked = stage.store.park(&orders(), &[by_hand]).await.expect("parked");
+    assert!(matches!(parked.entries[0].outcome, Outcome::Parked(_)));
+}
+
+fn sorted(mut uids: Vec<Uid>) -> Vec<Uid> {
+    uids.sort();
+    uids
 }
 
 async fn a_dead_message_may_have_been_delivered(stage: Stage) {

@@ -277,6 +277,17 @@ pub fn produce(
     account: &Arc<Account>,
     count: usize,
 ) -> tokio::task::JoinHandle<()> {
+    produce_with(brokers, topic, account, count, 1..3_000)
+}
+
+/// The same with delays, in milliseconds, between these.
+pub fn produce_with(
+    brokers: &str,
+    topic: &str,
+    account: &Arc<Account>,
+    count: usize,
+    delays: std::ops::Range<u64>,
+) -> tokio::task::JoinHandle<()> {
     const GROUP: usize = 20;
     let producer: FutureProducer = ClientConfig::new()
         .set("bootstrap.servers", brokers)
@@ -290,7 +301,8 @@ pub fn produce(
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         for first in (0..count).step_by(GROUP) {
             let group = (first..count.min(first + GROUP)).map(|n| {
-                let (id, ms, key) = (n.to_string(), fastrand::u64(1..3_000), fastrand::u8(..));
+                let (id, ms, key) =
+                    (n.to_string(), fastrand::u64(delays.clone()), fastrand::u8(..));
                 account.try_one(&id, ms);
                 let (topic, producer, account) = (&topic, &producer, &account);
                 async move {

@@ -206,7 +206,11 @@ pub fn effort(name: &str, usual: usize) -> usize {
 /// The seed of this run: printed, so that it can be given again.
 pub fn seeded() -> u64 {
     let seed = std::env::var("TEST_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    seeded_with(seed.unwrap_or_else(|| fastrand::u64(..)))
+}
+
+/// The same, of a run that is always seeded so.
+pub fn seeded_with(seed: u64) -> u64 {
     eprintln!("TEST_SEED={seed} on {}", setting("TEST_RABBITMQ_NODE"));
     fastrand::seed(seed);
     seed

@@ -1,5 +1,6 @@
 //! What tests share: services, names of their own, and waiting for a state.
 
+pub mod certificates;
 pub mod fault_proxy;
 pub mod invariants;
 pub mod kafka;

@@ -193,14 +193,21 @@ fn run(verb: &str, name: &str, arguments: &[&str]) -> String {
 pub struct OwnNode {
     name: String,
     port: u16,
+    /// Lines of its configuration.
+    lines: Vec<String>,
 }
 
 impl OwnNode {
     pub fn start() -> Self {
+        Self::start_with(|_| Vec::new())
+    }
+
+    /// With more lines in its `rabbitmq.conf`, for its port.
+    pub fn start_with(lines: impl FnOnce(u16) -> Vec<String>) -> Self {
         // A node takes some ports above its own as well, which must be below the ephemeral ones.
         static NEXT: AtomicU16 = AtomicU16::new(21_700);
         let port = NEXT.fetch_add(100, Ordering::Relaxed) + setting_port() % 100;
-        let node = Self { name: unique("own"), port };
+        let node = Self { name: unique("own"), port, lines: lines(port) };
         node.start_again();
         node
     }
@@ -209,8 +216,15 @@ impl OwnNode {
         format!("amqp://guest:guest@127.0.0.1:{}/%2f", self.port)
     }
 
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     pub fn start_again(&self) {
-        run("start", &self.name, &[&self.port.to_string()]);
+        let port = self.port.to_string();
+        let lines = self.lines.iter().map(String::as_str);
+        let arguments: Vec<_> = std::iter::once(port.as_str()).chain(lines).collect();
+        run("start", &self.name, &arguments);
     }
 
     pub fn control(&self, arguments: &[&str]) {

@@ -27,7 +27,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use amq_protocol::frame::AMQPFrame;
 use amq_protocol::protocol::{AMQPClass, connection, constants};
-use lapin::uri::AMQPUri;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -37,6 +36,7 @@ pub(super) use self::confirms::{Answer, Heard};
 pub(super) use self::frames::fits;
 use self::writer::Chunk;
 use super::link::{ANSWER_WITHIN, Connect, Standing};
+use super::node::{self, Node};
 use super::raw;
 use super::refusal::Refusal;
 
@@ -95,8 +95,8 @@ impl Publisher {
         self.frame_max
     }
 
-    async fn make(uri: &AMQPUri, name: &str) -> Result<Self, raw::RawError> {
-        let opened = raw::open(uri, name, CHANNEL_MAX, ANSWER_WITHIN).await?;
+    async fn make(node: &Node, name: &str) -> Result<Self, raw::RawError> {
+        let opened = raw::open(node, name, CHANNEL_MAX, ANSWER_WITHIN).await?;
         let (controls, controls_waiting) = mpsc::channel(CONTROLS_WAITING);
         let (chunks, chunks_waiting) = mpsc::channel(CHUNKS_WAITING);
         let channels = Channels { max: opened.channel_max, ..Channels::default() };
@@ -124,8 +124,8 @@ impl Publisher {
 
 #[async_trait::async_trait]
 impl Connect for Publisher {
-    async fn connect(uri: AMQPUri, name: &str) -> Result<Self, String> {
-        Self::make(&uri, name).await.map_err(|error| error.to_string())
+    async fn connect(node: Node, name: &str) -> Result<Self, String> {
+        Self::make(&node, name).await.map_err(|error| node::words(&error))
     }
 
     fn is_connected(&self) -> bool {

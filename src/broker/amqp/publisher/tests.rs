@@ -27,7 +27,8 @@ async fn meet() -> (Publisher, Broker) {
         let (stream, _) = listener.accept().await.unwrap();
         Broker::greet(stream, 0).await
     };
-    let (publisher, broker) = tokio::join!(<Publisher as Connect>::connect(uri, "test"), greet);
+    let (publisher, broker) =
+        tokio::join!(<Publisher as Connect>::connect(uri.into(), "test"), greet);
     (publisher.unwrap(), broker)
 }
 

@@ -9,8 +9,8 @@ use amq_protocol::protocol::{AMQPClass, constants};
 use amq_protocol::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
 
-use super::RawError;
 use super::session::{CONNECTION, Session};
+use super::{Node, RawError};
 
 /// The frame size asked for when the URI names none (RabbitMQ's own default), and the bound on
 /// frames before one is agreed.
@@ -25,12 +25,13 @@ pub(super) struct Agreed {
 /// Connects and runs the handshake; afterwards heartbeat and frame size are agreed and in force.
 /// `timeout` bounds each single wait.
 pub(super) async fn open(
-    uri: &AMQPUri,
+    node: &Node,
     name: &str,
     channel_max: u16,
     timeout: Duration,
 ) -> Result<(Session, Agreed), RawError> {
-    let mut session = Session::connect(uri, timeout).await?;
+    let uri = &node.uri;
+    let mut session = Session::connect(node, timeout).await?;
     session.send_frame(&AMQPFrame::ProtocolHeader(ProtocolVersion::amqp_0_9_1()))?;
     let start = match session.answer().await? {
         AMQPClass::Connection(AMQPMethod::Start(start)) => start,

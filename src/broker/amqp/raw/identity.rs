@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use amq_protocol::types::{AMQPValue, FieldTable};
-use lapin::uri::AMQPUri;
 
-use super::{RawError, handshake};
+use super::{Node, RawError, handshake};
 
 /// What a broker says of itself when a client connects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,11 +19,11 @@ pub(in super::super) struct Identity {
 
 /// Connects, asks, and hangs up.
 pub(in super::super) async fn identify(
-    uri: &AMQPUri,
+    node: &Node,
     timeout: Duration,
 ) -> Result<Identity, RawError> {
     let asking = async {
-        let (session, agreed) = handshake::open(uri, "xdelay check", 1, timeout).await?;
+        let (session, agreed) = handshake::open(node, "xdelay check", 1, timeout).await?;
         let properties = agreed.broker;
         session.close_connection().await?;
         Ok(Identity {

@@ -28,13 +28,13 @@ mod tests;
 use std::time::Duration;
 
 use amq_protocol::protocol::{AMQPClass, basic, channel, constants};
-use lapin::uri::AMQPUri;
 
 pub(super) use delivery::RawDelivery;
 pub(super) use error::RawError;
 pub(super) use frames::{FrameReader, RawFrame, encode};
 pub(super) use identity::{Identity, identify};
 
+use super::node::Node;
 use delivery::Assembly;
 use handshake::short;
 pub(super) use session::Opened;
@@ -44,16 +44,16 @@ use session::{CHANNEL, Incoming, Session, from_now};
 /// usual consumer.
 const CONSUMER_TAG: &str = "xdelay-undecodable";
 
-/// Connects as `uri` says, for whoever reads and writes the frames by himself. `timeout` bounds
+/// Connects as `node` says, for whoever reads and writes the frames by himself. `timeout` bounds
 /// the whole call.
 pub(super) async fn open(
-    uri: &AMQPUri,
+    node: &Node,
     name: &str,
     channel_max: u16,
     timeout: Duration,
 ) -> Result<Opened, RawError> {
     let opening = async {
-        let (session, agreed) = handshake::open(uri, name, channel_max, timeout).await?;
+        let (session, agreed) = handshake::open(node, name, channel_max, timeout).await?;
         Ok(session.hand_over(agreed.channel_max))
     };
     tokio::time::timeout(timeout, opening).await.map_err(|_| RawError::Timeout("connecting"))?
@@ -66,20 +66,20 @@ pub(super) struct RawConsumer {
 }
 
 impl RawConsumer {
-    /// Connects as `uri` says and starts to consume `queue` with manual acknowledgement.
+    /// Connects as `node` says and starts to consume `queue` with manual acknowledgement.
     ///
     /// `timeout` bounds this whole call and later each single wait. At most `prefetch` messages
     /// (never 0, which would mean all of the queue) are unacknowledged at a time: the caller can
     /// look only that far past the messages it leaves alone.
     pub(super) async fn open(
-        uri: &AMQPUri,
+        node: &Node,
         name: &str,
         queue: &str,
         prefetch: u16,
         timeout: Duration,
     ) -> Result<Self, RawError> {
         let opening = async {
-            let (session, _) = handshake::open(uri, name, 1, timeout).await?;
+            let (session, _) = handshake::open(node, name, 1, timeout).await?;
             let consumer = Self { session, assembly: Assembly::default(), timeout };
             consumer.subscribe(queue, prefetch).await
         };

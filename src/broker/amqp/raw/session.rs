@@ -10,12 +10,11 @@ use amq_protocol::protocol::{AMQPClass, basic, channel, connection, constants};
 use bytes::{Buf, BytesMut};
 use futures_util::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use lapin::tcp::AMQPUriTcpExt;
-use lapin::uri::AMQPUri;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::RawError;
 use super::frames::{FrameReader, RawFrame, encode};
 use super::handshake::FRAME_MAX;
+use super::{Node, RawError};
 
 /// The connection's own channel number.
 pub(super) const CONNECTION: u16 = 0;
@@ -62,10 +61,10 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects as `uri` says, without a word of AMQP yet.
-    pub(super) async fn connect(uri: &AMQPUri, timeout: Duration) -> Result<Self, RawError> {
+    /// Connects as `node` says, without a word of AMQP yet.
+    pub(super) async fn connect(node: &Node, timeout: Duration) -> Result<Self, RawError> {
         let runtime = lapin::runtime::default_runtime().map_err(std::io::Error::other)?;
-        let stream = uri.connect_async(&runtime).await?;
+        let stream = node.secure(node.in_the_clear().connect_async(&runtime).await?).await?;
         let now = Instant::now();
         Ok(Self {
             stream: Box::new(stream),

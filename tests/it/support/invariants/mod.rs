@@ -82,7 +82,7 @@ pub const INVARIANTS: &[Invariant] = &[
     Invariant { number: 10, sentence: "an old token changes nothing", breaches: fenced },
     Invariant {
         number: 10,
-        sentence: "what was plainly cancelled or replaced is not delivered, unless it is parked anew",
+        sentence: "what was plainly cancelled or replaced is not delivered",
         breaches: ends_are_final,
     },
     Invariant {
@@ -282,7 +282,7 @@ fn fenced(history: &History, _: &Terms) -> Vec<Breach> {
 }
 
 fn ends_are_final(history: &History, _: &Terms) -> Vec<Breach> {
-    use Event::{Cancelled, Parked, Replaced};
+    use Event::{Cancelled, Replaced};
     each(history, |lines| {
         let mut ended = HashSet::new();
         for Line { uid, event, .. } in lines {
@@ -290,7 +290,6 @@ fn ends_are_final(history: &History, _: &Terms) -> Vec<Breach> {
                 Cancelled { certain: true } | Replaced { certain: true } => {
                     ended.insert(uid);
                 }
-                Parked { .. } => drop(ended.remove(uid)),
                 Event::Delivered(_) if ended.contains(uid) => {
                     return Some("was plainly ended, and delivered all the same".to_owned());
                 }

@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::super::{RawConsumer, RawError};
 use super::{correlated, delivery, message};
+use crate::broker::amqp::node::Node;
 use crate::broker::amqp::scripted::Broker;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,14 +34,14 @@ async fn welcome(stream: TcpStream, heartbeat: u16) -> Broker {
 async fn meet(heartbeat: u16) -> (RawConsumer, Broker) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("amqp://{}/%2f", listener.local_addr().unwrap());
-    let uri: AMQPUri = uri.parse().unwrap();
+    let node = Node::from(uri.parse::<AMQPUri>().unwrap());
     let welcome = async {
         let (stream, _) = listener.accept().await.unwrap();
         stream.set_nodelay(true).unwrap();
         welcome(stream, heartbeat).await
     };
     let (consumer, broker) =
-        tokio::join!(RawConsumer::open(&uri, "test", "queue", 5, PATIENCE), welcome);
+        tokio::join!(RawConsumer::open(&node, "test", "queue", 5, PATIENCE), welcome);
     (consumer.unwrap(), broker)
 }
 
@@ -156,8 +157,8 @@ async fn a_broker_that_hangs_up_is_an_error() {
 async fn a_broker_that_says_nothing_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("amqp://{}/%2f", listener.local_addr().unwrap());
-    let uri = uri.parse().unwrap();
-    let opened = RawConsumer::open(&uri, "test", "q", 5, Duration::from_millis(50));
+    let node = Node::from(uri.parse::<AMQPUri>().unwrap());
+    let opened = RawConsumer::open(&node, "test", "q", 5, Duration::from_millis(50));
     assert!(matches!(opened.await, Err(RawError::Timeout(_))));
 }
 
