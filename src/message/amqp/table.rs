@@ -95,13 +95,37 @@ fn read(kind: u8, bytes: &[u8]) -> Option<Value<'_>> {
 }
 
 /// Whether the inside of an array is texts and nothing else.
-pub(crate) fn is_texts(mut array: &[u8]) -> bool {
-    while let [kind, rest @ ..] = array {
-        let end = length(*kind, rest).filter(|end| *kind == b'S' && *end <= rest.len());
-        let Some(end) = end else { return false };
-        array = &rest[end..];
-    }
-    true
+pub(crate) fn is_texts(array: &[u8]) -> bool {
+    elements(array).all(|element| matches!(element, Ok((b'S', _))))
+}
+
+/// The text of a value that is one, be it UTF-8 or not.
+pub(crate) fn text(kind: u8, value: &[u8]) -> Option<&[u8]> {
+    value.get(4..).filter(|_| kind == b'S')
+}
+
+/// One value of an array: its type, and where it lies without it.
+pub(crate) type Element = (u8, Range<usize>);
+
+/// The values in the inside of an array, in order. Ends with an `Err` where the bytes are none.
+pub(crate) fn elements(array: &[u8]) -> impl Iterator<Item = Result<Element, Malformed>> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let kind = *array.get(at)?;
+        let from = at + 1;
+        let end = length(kind, &array[from..]).and_then(|length| from.checked_add(length));
+        let end = end.filter(|end| *end <= array.len());
+        at = end.unwrap_or(array.len());
+        Some(end.map(|end| (kind, from..end)).ok_or(Malformed))
+    })
+}
+
+/// The last field of this name in a table without its length, if there is one: its type, and its
+/// value without it.
+pub(crate) fn last_of<'a>(table: &'a [u8], name: &str) -> Option<(u8, &'a [u8])> {
+    let is_it = |field: &Field| table[field.name.clone()] == *name.as_bytes();
+    let found = fields(table).flatten().filter(is_it).last()?;
+    Some((found.kind, &table[found.value]))
 }
 
 /// Appends a field whose value is text.
@@ -193,6 +217,22 @@ mod tests {
         }
         assert!(fields(b"\x01a?").any(|field| field.is_err()), "an unknown type");
         assert!(fields(b"\x01aS\xff\xff\xff\xff").any(|field| field.is_err()), "too long");
+    }
+
+    #[test]
+    fn the_values_of_an_array_are_found_and_its_end() {
+        let found: Vec<_> = elements(b"VS\0\0\0\x01aI\0\0\0\x07").collect();
+        assert_eq!(found, [Ok((b'V', 1..1)), Ok((b'S', 2..7)), Ok((b'I', 8..12))]);
+        for wrong in [&b"?"[..], b"S\0\0", b"S\0\0\0\x02a", b"I\0\0\0"] {
+            assert_eq!(elements(wrong).collect::<Vec<_>>(), [Err(Malformed)], "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_fields_the_last_one_counts() {
+        let table = b"\x01at\0\x01bV\x01at\x01";
+        assert_eq!(last_of(table, "a"), Some((b't', &b"\x01"[..])));
+        assert_eq!(last_of(table, "c"), None);
     }
 
     #[test]
