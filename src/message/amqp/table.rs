@@ -128,6 +128,30 @@ pub(crate) fn last_of<'a>(table: &'a [u8], name: &str) -> Option<(u8, &'a [u8])>
     Some((found.kind, &table[found.value]))
 }
 
+/// Whether tables and arrays lie within each other in more levels than these, the table itself
+/// being the first. Found without recursion: one frame can hold 26 000 levels.
+pub(crate) fn is_deeper_than(levels: usize, table: &[u8]) -> bool {
+    let mut level = vec![(b'F', table)];
+    for _ in 0..levels {
+        level = level.into_iter().flat_map(|(kind, inside)| within(kind, inside)).collect();
+        if level.is_empty() {
+            return false;
+        }
+    }
+    true
+}
+
+/// The tables and arrays that stand in one, each with its kind, as far as they can be read.
+fn within(kind: u8, inside: &[u8]) -> Vec<(u8, &[u8])> {
+    let places: Vec<Element> = match kind {
+        b'F' => fields(inside).flatten().map(|field| (field.kind, field.value)).collect(),
+        _ => elements(inside).flatten().collect(),
+    };
+    let nests = |kind: &u8| matches!(kind, b'F' | b'A');
+    let nested = places.into_iter().filter(|(kind, _)| nests(kind));
+    nested.map(|(kind, place)| (kind, &inside[place][4..])).collect()
+}
+
 /// Appends a field whose value is text.
 pub(crate) fn push_text(to: &mut Vec<u8>, name: &str, text: &[u8]) {
     push_name(to, name);
@@ -233,6 +257,29 @@ mod tests {
         let table = b"\x01at\0\x01bV\x01at\x01";
         assert_eq!(last_of(table, "a"), Some((b't', &b"\x01"[..])));
         assert_eq!(last_of(table, "c"), None);
+    }
+
+    /// A table that holds an array or table that has so many others within each other.
+    fn nested(levels: usize, kind: u8) -> Vec<u8> {
+        let name: &[u8] = if kind == b'F' { b"\x01n" } else { b"" };
+        let around = |inner: Vec<u8>| {
+            let inside = [name, &inner].concat();
+            [&[kind][..], &(inside.len() as u32).to_be_bytes(), &inside].concat()
+        };
+        let value = (0..levels).fold(vec![kind, 0, 0, 0, 0], |inner, _| around(inner));
+        [b"\x01n", &value[..]].concat()
+    }
+
+    #[test]
+    fn deep_nesting_is_found_without_following_it() {
+        for kind in [b'A', b'F'] {
+            for (levels, deep) in [(0, false), (126, false), (127, true), (5_000, true)] {
+                let found = is_deeper_than(128, &nested(levels, kind));
+                assert_eq!(found, deep, "{levels}");
+            }
+        }
+        let side_by_side = b"\x01nA\0\0\0\0".repeat(5_000);
+        assert!(!is_deeper_than(2, &side_by_side));
     }
 
     #[test]
