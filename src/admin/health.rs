@@ -15,7 +15,7 @@ use crate::finding::Finding;
 /// Whether all is well.
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({"ready": true, "parts": [
-    {"part": "rabbitmq", "state": "ok", "detail": "connected, twice: intake and release"}]}))]
+    {"part": "rabbitmq", "state": "ok", "detail": "connected: declare, intake and release"}]}))]
 pub(super) struct Readiness {
     ready: bool,
     /// Every part with its grade and what to do; absent for those who may not see it.

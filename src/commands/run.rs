@@ -1,7 +1,6 @@
 //! `xdelay run`
 
 use std::io::IsTerminal;
-use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -11,15 +10,7 @@ use xdelay::app;
 use xdelay::broker::kafka;
 use xdelay::config::Config;
 
-/// Stack of every thread, in bytes. lapin decodes nested header tables by recursion, and a header
-/// of the largest size can nest 26 000 levels deep, which the usual 2 MiB do not survive. It is
-/// address space, not memory, until somebody sends such a message.
-const STACK: &str = "268435456";
-
 pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
-    if std::env::var_os("RUST_MIN_STACK").is_none() {
-        return Err(begin_again_with_stack().into());
-    }
     log_to_stderr();
     abort_on_panic();
     let runtime = tokio::runtime::Runtime::new().context("no threads to run on")?;
@@ -35,17 +26,6 @@ pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
         app::run(config, stop).await
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Starts this same command anew in this process, where threads get more stack: lapin makes its
-/// own, and the standard library takes their size from the environment alone.
-fn begin_again_with_stack() -> std::io::Error {
-    let this = match std::env::current_exe() {
-        Ok(this) => this,
-        Err(error) => return error,
-    };
-    let mut again = std::process::Command::new(this);
-    again.args(std::env::args_os().skip(1)).env("RUST_MIN_STACK", STACK).exec()
 }
 
 /// A loop that ended by a bug would leave a process that looks alive and does nothing. What is in

@@ -48,11 +48,9 @@ impl<'a> Content<'a> {
     /// When it may be released, if its delay counts from now.
     pub(super) fn due(&self, now: UnixMs, max_ms: u64) -> Option<UnixMs> {
         let table = self.table();
+        // Of several the last one counts, as it does for the capture.
         let value = |header: &str| {
-            let is_it = |field: &table::Field| table[field.name.clone()] == *header.as_bytes();
-            // Of several the last one counts, as it does for the capture.
-            let last = table::fields(table).flatten().filter(is_it).last()?;
-            Some(table::value(last.kind, &table[last.value]))
+            table::last_of(table, header).map(|(kind, value)| table::value(kind, value))
         };
         let headers = delay::Headers {
             delay: value(delay::DELAY),
@@ -71,13 +69,13 @@ impl<'a> Content<'a> {
         let mut moved = Vec::new();
         if let Some(priority) = self.properties.get(Property::Priority) {
             stamp.priority = Some(priority[0]);
-            moved.push(Property::Priority);
+            moved.push((Property::Priority, None));
         }
         if let Some(text) = self.properties.text(Property::Expiration)
             && is_expiration(text)
         {
             stamp.expiration = Some(String::from_utf8_lossy(text).into_owned());
-            moved.push(Property::Expiration);
+            moved.push((Property::Expiration, None));
         }
         let mut out = Vec::with_capacity(self.payload.len() + 128);
         out.extend_from_slice(&self.payload[..CONTENT_FIXED]);

@@ -1,26 +1,34 @@
 //! From a delivery of RabbitMQ to a captured message: what is kept, what is stripped, and what
 //! its producer asked for.
 //!
-//! Stripped is only what capturing itself added: the counters of a quorum queue; the proxy's
+//! Read are the few headers that steer a delay, in the bytes they came in; everything else is
+//! carried unread, so that what no decoder understands is released as it was sent. Stripped is
+//! only what capturing itself added: the counters of a quorum queue; the proxy's
 //! [stamp](super::stamp), from which expiration, priority and BCC are restored; and, when the capture
 //! queue dead-lettered the message, the marks of that, from which its own `expiration` is.
 
-use std::collections::BTreeMap;
+mod death;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lapin::BasicProperties;
-use lapin::types::{AMQPValue, FieldArray, ShortString};
 
-use super::properties;
+use self::death::Death;
+pub(super) use self::death::death_reason;
 use super::stamp::{BCC, BCC_CARRIED, STAMP, Stamp};
 use crate::clock::{StoreClock, UnixMs};
-use crate::delay::{self, Value, When, Wish};
+use crate::delay::{self, When, Wish};
+use crate::message::amqp::property_list::{Property, PropertyList};
+use crate::message::amqp::table::{self, Field, Malformed};
 use crate::message::{AmqpContent, Content, Reason, Uid};
 
 /// How far a stamped due may lie beyond what the headers ask for, in milliseconds: clocks that were
 /// read in two places differ a little.
 const SKEW_MS: u64 = 1_000;
+
+/// What a quorum queue counts with.
+const DELIVERY_COUNT: &str = "x-delivery-count";
+const ACQUIRED_COUNT: &str = "x-acquired-count";
 
 /// Reads captured messages.
 #[derive(Clone, Debug)]
@@ -42,39 +50,83 @@ pub(super) struct Captured {
 }
 
 impl Reader {
-    /// Reads one message. `queue` is the capture queue that dead-lettered it, if one did.
-    pub(super) fn read(
+    /// Reads one message. `rescued_from` is the capture queue that dead-lettered it, if one did.
+    pub(super) fn read(&self, sent: AmqpContent, rescued_from: Option<&str>) -> Captured {
+        self.try_read(&sent, rescued_from).unwrap_or_else(|Malformed| {
+            let why = "its properties are none: they are kept as they came";
+            Captured {
+                uid: None,
+                content: Content::Amqp(sent),
+                priority: 0,
+                wish: Err(Reason::new("undecodable", why)),
+                delay_ms: None,
+            }
+        })
+    }
+
+    fn try_read(
         &self,
-        routing_key: &ShortString,
-        properties: BasicProperties,
-        body: Vec<u8>,
+        sent: &AmqpContent,
         rescued_from: Option<&str>,
-    ) -> Captured {
+    ) -> Result<Captured, Malformed> {
         let now = self.clock.now();
-        let stamp = stamp_of(&properties);
-        let wish = delay::read(&headers(&properties), now, self.max_ms);
+        let list = PropertyList::read(&sent.properties)?;
+        let Steering { wish, stamp, is_marked } = Steering::read(list.headers())?;
+        let wish = delay::read(&wish, now, self.max_ms);
         let delay_ms = wish.as_ref().ok().and_then(|wish| delay_of(wish, now));
         let wish = wish.map(|wish| match &stamp {
             Some(stamp) => from_publish(wish, stamp, now),
             None => wish,
         });
-        let properties = restore(strip(properties, rescued_from), stamp.as_ref());
-        let priority = properties.priority().unwrap_or(0);
-        let content = AmqpContent {
-            routing_key: Bytes::copy_from_slice(routing_key.as_str().as_bytes()),
-            properties: properties::encode(&properties),
-            body: body.into(),
+        let mut content = sent.clone();
+        if is_marked || rescued_from.is_some() {
+            content.properties = unmarked(&list, stamp.as_ref(), rescued_from)?;
+        }
+        let restored = stamp.as_ref().and_then(|stamp| stamp.priority);
+        let own = || list.get(Property::Priority).map(|priority| priority[0]);
+        let priority = restored.or_else(own).unwrap_or(0);
+        let uid = match stamp {
+            Some(stamp) => Some(stamp.uid(&sorted(&content)?)),
+            None => None,
         };
-        let uid = stamp.map(|stamp| stamp.uid(&content));
-        Captured { uid, content: Content::Amqp(content), priority, wish, delay_ms }
+        Ok(Captured { uid, content: Content::Amqp(content), priority, wish, delay_ms })
     }
 }
 
-/// The stamp in a message's headers, if there is one that can be read.
-fn stamp_of(properties: &BasicProperties) -> Option<Stamp> {
-    match properties.headers().as_ref()?.inner().get(STAMP)? {
-        AMQPValue::LongString(text) => Stamp::decode(text.as_bytes()),
-        _ => None,
+/// The headers that say what becomes of a message. Of several of one name the last one counts.
+#[derive(Default)]
+struct Steering<'a> {
+    wish: delay::Headers<'a>,
+    stamp: Option<Stamp>,
+    /// Whether there is anything that capturing added.
+    is_marked: bool,
+}
+
+impl<'a> Steering<'a> {
+    fn read(headers: &'a [u8]) -> Result<Self, Malformed> {
+        let mut found = Self::default();
+        for field in table::fields(headers) {
+            let Field { name, kind, value } = field?;
+            let name = &headers[name];
+            if !name.starts_with(b"x-") {
+                continue;
+            }
+            let bytes = &headers[value];
+            let value = || Some(table::value(kind, bytes));
+            match std::str::from_utf8(name) {
+                Ok(delay::DELAY) => found.wish.delay = value(),
+                Ok(delay::DELIVER_AT) => found.wish.deliver_at = value(),
+                Ok(delay::DELAY_ID) => found.wish.id = value(),
+                Ok(delay::DELAY_CANCEL) => found.wish.cancel = value(),
+                Ok(STAMP) => {
+                    found.stamp = table::text(kind, bytes).and_then(Stamp::decode);
+                    found.is_marked = true;
+                }
+                Ok(BCC_CARRIED | DELIVERY_COUNT | ACQUIRED_COUNT) => found.is_marked = true,
+                _ => {}
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -89,19 +141,6 @@ fn from_publish(wish: Wish, stamp: &Stamp, now: UnixMs) -> Wish {
     }
 }
 
-/// Gives back what the stamp carried past the capture queue.
-fn restore(properties: BasicProperties, stamp: Option<&Stamp>) -> BasicProperties {
-    let Some(stamp) = stamp else { return properties };
-    let properties = match stamp.priority {
-        Some(priority) => properties.with_priority(priority),
-        None => properties,
-    };
-    match stamp.expiration.as_deref().and_then(|text| ShortString::try_new(text).ok()) {
-        Some(expiration) => properties.with_expiration(expiration),
-        None => properties,
-    }
-}
-
 /// The delay that a consumer is told, in milliseconds; at least one for what was due already.
 fn delay_of(wish: &Wish, now: UnixMs) -> Option<u64> {
     match wish {
@@ -111,144 +150,77 @@ fn delay_of(wish: &Wish, now: UnixMs) -> Option<u64> {
     }
 }
 
-/// The headers that steer a delay.
-fn headers(properties: &BasicProperties) -> delay::Headers<'_> {
-    let Some(table) = properties.headers() else {
-        return delay::Headers::default();
-    };
-    let value = |name: &str| table.inner().get(name).map(value);
-    delay::Headers {
-        delay: value(delay::DELAY),
-        deliver_at: value(delay::DELIVER_AT),
-        id: value(delay::DELAY_ID),
-        cancel: value(delay::DELAY_CANCEL),
-    }
+/// The properties without what capturing added, and with what it took away.
+fn unmarked(
+    list: &PropertyList<'_>,
+    stamp: Option<&Stamp>,
+    rescued_from: Option<&str>,
+) -> Result<Bytes, Malformed> {
+    let headers = list.headers();
+    let death = rescued_from.map(|queue| Death::read(headers, queue)).transpose()?;
+    let priority = stamp.and_then(|stamp| stamp.priority).map(|priority| [priority]);
+    let stamped = stamp.and_then(|stamp| stamp.expiration.as_deref()).map(str::as_bytes);
+    let expiration = stamped.or_else(|| death.as_ref()?.expiration).and_then(short);
+    let mut changes = Vec::new();
+    changes.extend(priority.as_ref().map(|it| (Property::Priority, Some(&it[..]))));
+    changes.extend(expiration.as_ref().map(|it| (Property::Expiration, Some(&it[..]))));
+    let mut out = Vec::with_capacity(list.len());
+    list.write(&mut out, &changes, |out| push_unmarked(out, headers, death.as_ref()))?;
+    Ok(out.into())
 }
 
-fn value(value: &AMQPValue) -> Value<'_> {
-    match value {
-        AMQPValue::ShortShortInt(number) => Value::Integer(i64::from(*number)),
-        AMQPValue::ShortShortUInt(number) => Value::Integer(i64::from(*number)),
-        AMQPValue::ShortInt(number) => Value::Integer(i64::from(*number)),
-        AMQPValue::ShortUInt(number) => Value::Integer(i64::from(*number)),
-        AMQPValue::LongInt(number) => Value::Integer(i64::from(*number)),
-        AMQPValue::LongUInt(number) => Value::Integer(i64::from(*number)),
-        AMQPValue::LongLongInt(number) => Value::Integer(*number),
-        AMQPValue::Float(number) => Value::Float(f64::from(*number)),
-        AMQPValue::Double(number) => Value::Float(*number),
-        AMQPValue::ShortString(text) => Value::Text(text.as_str().as_bytes()),
-        AMQPValue::LongString(text) => Value::Text(text.as_bytes()),
-        AMQPValue::ByteArray(bytes) => Value::Text(bytes.as_slice()),
-        AMQPValue::Timestamp(seconds) => Value::Seconds(*seconds),
-        AMQPValue::Boolean(_) => Value::Other("boolean"),
-        AMQPValue::DecimalValue(_) => Value::Other("decimal"),
-        AMQPValue::FieldArray(_) => Value::Other("array"),
-        AMQPValue::FieldTable(_) => Value::Other("table"),
-        AMQPValue::Void => Value::Other("void"),
-    }
-}
-
-/// Removes what capturing added.
-fn strip(properties: BasicProperties, rescued_from: Option<&str>) -> BasicProperties {
-    let Some(table) = properties.headers() else {
-        return properties;
-    };
-    let mut headers = table.inner().clone();
-    let mut changed = headers.remove("x-delivery-count").is_some();
-    changed |= headers.remove("x-acquired-count").is_some();
-    changed |= headers.remove(STAMP).is_some();
-    if let Some(copies) = headers.remove(BCC_CARRIED) {
-        // Any other kind of value would make the broker refuse the release.
-        if is_list_of_texts(&copies) {
-            headers.insert(BCC.into(), copies);
-        }
-        changed = true;
-    }
-    let mut expiration = None;
-    if let Some(queue) = rescued_from {
-        expiration = unmark_death(&mut headers, queue);
-        changed = true;
-    }
-    if !changed {
-        return properties;
-    }
-    let properties = properties::with_headers(properties, headers);
-    match expiration {
-        Some(expiration) => properties.with_expiration(expiration),
-        None => properties,
-    }
-}
-
-/// Removes the marks that `queue` left when it dead-lettered the message; answers the expiration
-/// that it had before.
-fn unmark_death(
-    headers: &mut BTreeMap<ShortString, AMQPValue>,
-    queue: &str,
-) -> Option<ShortString> {
-    let Some(AMQPValue::FieldArray(deaths)) = headers.remove("x-death") else {
-        return None;
-    };
-    let (ours, others): (Vec<_>, Vec<_>) =
-        deaths.as_slice().iter().cloned().partition(|death| is_of(death, queue));
-    let expiration = ours.iter().find_map(original_expiration);
-    for mark in ["x-first-death-", "x-last-death-"] {
-        let is_ours =
-            headers.get(format!("{mark}queue").as_str()).is_some_and(|value| is_text(value, queue));
-        if is_ours || others.is_empty() {
-            for part in ["queue", "reason", "exchange"] {
-                headers.remove(format!("{mark}{part}").as_str());
+fn push_unmarked(
+    out: &mut Vec<u8>,
+    headers: &[u8],
+    death: Option<&Death<'_>>,
+) -> Result<(), Malformed> {
+    for field in table::fields(headers) {
+        let field = field?;
+        match std::str::from_utf8(&headers[field.name.clone()]) {
+            Ok(STAMP | DELIVERY_COUNT | ACQUIRED_COUNT) => {}
+            // Any other kind of value would make the broker refuse the release.
+            Ok(BCC_CARRIED) => {
+                let is_texts = |list: &[u8]| field.kind == b'A' && table::is_texts(&list[4..]);
+                if is_texts(&headers[field.value.clone()]) {
+                    table::push_name(out, BCC);
+                    out.push(field.kind);
+                    out.extend_from_slice(&headers[field.value]);
+                }
             }
+            Ok(name) if death.is_some_and(|death| death.marks(name)) => {}
+            Ok(death::DEATHS) if death.is_some() => {
+                let queue = death.map_or("", |death| death.queue);
+                death::push_others(out, &field, headers, queue)?;
+            }
+            _ => out.extend_from_slice(&headers[field.whole()]),
         }
     }
-    if !others.is_empty() {
-        headers.insert("x-death".into(), AMQPValue::FieldArray(FieldArray::from(others)));
+    Ok(())
+}
+
+/// Text with its length before it, in one byte.
+fn short(text: &[u8]) -> Option<Vec<u8>> {
+    let length = u8::try_from(text.len()).ok()?;
+    Some([&[length], text].concat())
+}
+
+/// The same message with its headers in the order of their names: RabbitMQ may put them in another
+/// order when it adds one to a message that it delivers again.
+fn sorted(content: &AmqpContent) -> Result<AmqpContent, Malformed> {
+    let list = PropertyList::read(&content.properties)?;
+    let headers = list.headers();
+    let mut fields: Vec<Field> = table::fields(headers).collect::<Result<_, _>>()?;
+    let name = |field: &Field| &headers[field.name.clone()];
+    if fields.is_sorted_by_key(name) {
+        return Ok(content.clone());
     }
-    expiration
-}
-
-fn is_list_of_texts(value: &AMQPValue) -> bool {
-    let is_text = |value: &AMQPValue| matches!(value, AMQPValue::LongString(_));
-    matches!(value, AMQPValue::FieldArray(list) if list.as_slice().iter().all(is_text))
-}
-
-fn is_of(death: &AMQPValue, queue: &str) -> bool {
-    field(death, "queue").is_some_and(|value| is_text(value, queue))
-}
-
-fn original_expiration(death: &AMQPValue) -> Option<ShortString> {
-    match field(death, "original-expiration")? {
-        AMQPValue::LongString(text) => {
-            let text = std::str::from_utf8(text.as_bytes()).ok()?;
-            ShortString::try_new(text).ok()
-        }
-        _ => None,
-    }
-}
-
-fn field<'a>(death: &'a AMQPValue, name: &str) -> Option<&'a AMQPValue> {
-    match death {
-        AMQPValue::FieldTable(table) => table.inner().get(name),
-        _ => None,
-    }
-}
-
-fn is_text(value: &AMQPValue, expected: &str) -> bool {
-    matches!(value, AMQPValue::LongString(text) if text.as_bytes() == expected.as_bytes())
-}
-
-/// Why the capture queue gave the message up, in the broker's word, when it did.
-pub(super) fn death_reason(properties: &BasicProperties, queue: &str) -> Option<String> {
-    let death = properties.headers().as_ref()?.inner().get("x-death")?;
-    let AMQPValue::FieldArray(deaths) = death else {
-        return None;
-    };
-    let ours = deaths.as_slice().iter().find(|death| is_of(death, queue))?;
-    // A message that had an expiration of its own died by its producer's wish, not by a policy.
-    let own_wish = field(ours, "original-expiration").is_some();
-    match field(ours, "reason")? {
-        AMQPValue::LongString(reason) if !own_wish => Some(reason.to_string()),
-        _ => None,
-    }
+    fields.sort_by(|one, other| name(one).cmp(name(other)));
+    let mut out = Vec::with_capacity(list.len());
+    list.write(&mut out, &[], |out| {
+        fields.iter().for_each(|field| out.extend_from_slice(&headers[field.whole()]));
+        Ok(())
+    })?;
+    Ok(AmqpContent { properties: out.into(), ..content.clone() })
 }
 
 #[cfg(test)]

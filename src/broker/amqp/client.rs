@@ -1,7 +1,6 @@
-//! The connection that consumes and declares: lapin's.
+//! The connection that declares: lapin's.
 //!
-//! Its own recovery is not used: it is silent for as long as it lasts, and it hides that delivery
-//! tags are void.
+//! Its own recovery is not used: it is silent for as long as it lasts.
 
 use async_trait::async_trait;
 use futures_util::StreamExt;

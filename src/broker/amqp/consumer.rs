@@ -1,34 +1,30 @@
 //! Consumes one capture queue, through every outage, and hands its messages to the intake.
 //!
 //! How many messages may be unacked at once is `intake.prefetch`, but no more than fit
-//! `intake.memory`: lapin buffers whatever the broker sends, and 2000 messages of 16 MiB would
-//! be the end of the process. So a consumer begins with few, learns how large they are, and only
+//! `intake.memory`: whatever the broker sends is held, and 2000 messages of 16 MiB would be the end
+//! of the process. So a consumer begins with few, learns how large they are, and only
 //! then widens its window. It does that when its window is full and all in it is parked: at that
 //! moment nothing can arrive, so a replica that takes over meanwhile cannot overtake us.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::{FieldTable, ShortString};
-use lapin::{Channel, Consumer, ErrorKind, message};
 use tokio::sync::mpsc;
 
 use super::capture::{self, Reader};
 use super::captures::Captures;
-use super::client::answer;
 use super::declare::{self, Mode};
 use super::ledger::Ledger;
 use super::link::Link;
+use super::subscriber::{Channel, Delivered, Subscriber, Tag};
 use super::term::{self, Term, Unbegun};
+use super::topology;
 use super::window::{self, Sizes};
-use super::{quarantine, topology};
 use crate::broker::{Delivery, Receipt};
 use crate::config::Front;
 use crate::finding::Finding;
 use crate::health::Health;
-use crate::message::{Destination, Reason, Uid};
+use crate::message::{AmqpContent, Destination, Reason, Uid};
 use crate::retry::Backoff;
 use crate::shutdown::Shutdown;
 use crate::store::Store;
@@ -67,14 +63,16 @@ impl Queue {
     }
 
     /// Where a message of this queue was bound for. The topology says that, never a header.
-    pub(super) fn destination(&self, exchange: &str) -> Destination {
+    pub(super) fn destination(&self, exchange: &[u8]) -> Destination {
         match self {
             Self::Park(destination) => destination.clone(),
             // What was put into the rescue queue by hand has no destination but the queue itself,
             // where nothing is ever released to: it is kept for an operator.
-            Self::Rescue => Destination::amqp(
-                topology::rescued_from(exchange).unwrap_or(topology::RESCUE_QUEUE),
-            ),
+            Self::Rescue => {
+                let rescued_from =
+                    std::str::from_utf8(exchange).ok().and_then(topology::rescued_from);
+                Destination::amqp(rescued_from.unwrap_or(topology::RESCUE_QUEUE))
+            }
         }
     }
 }
@@ -88,7 +86,10 @@ pub(super) fn queues(exchanges: &[String]) -> impl Iterator<Item = Queue> + '_ {
 
 /// What all consumers of one broker share.
 pub(super) struct Shared {
-    pub link: Link,
+    /// Declares, and looks at what is declared.
+    pub declaring: Link,
+    /// Consumes.
+    pub link: Link<Subscriber>,
     pub reader: Reader,
     pub front: Front,
     pub mode: Mode,
@@ -114,8 +115,6 @@ enum End {
     Stopped,
     /// Something that may be better next time.
     Lost(String),
-    /// lapin could not decode what the broker sent.
-    Undecodable(String),
 }
 
 impl QueueConsumer {
@@ -124,16 +123,8 @@ impl QueueConsumer {
         let mut backoff = Backoff::for_connections();
         let subject = self.queue.subject();
         while !stop.is_requested() {
-            let end = self.consume(&mut stop, &mut drained, &mut backoff).await;
-            let why = match end {
-                End::Stopped => return,
-                End::Lost(why) => why,
-                End::Undecodable(why) => {
-                    let undecodable = format!("looks for what cannot be decoded: {why}");
-                    self.shared.health.report(Finding::bad(&*subject, undecodable));
-                    let swept = quarantine::sweep(&self, &mut stop).await;
-                    swept.map_or(why, |swept| format!("{swept} set aside"))
-                }
+            let End::Lost(why) = self.consume(&mut stop, &mut drained, &mut backoff).await else {
+                return;
             };
             self.shared.health.report(Finding::bad(&*subject, why));
             tokio::select! {
@@ -155,11 +146,8 @@ impl QueueConsumer {
         };
         let ledger = Arc::new(Ledger::new());
         let telling = ledger.keep_telling(&channel);
-        // Outlives the channel: who is cancelled before it lets another consume what comes later
-        // than what is still unacked here.
-        let mut consumer = None;
         let taking = async {
-            let end = self.take((&channel, &mut consumer), &ledger, stop, backoff).await;
+            let end = self.take(&channel, &ledger, stop, backoff).await;
             if matches!(end, End::Stopped) {
                 ledger.withhold(false);
                 // Acks go on until the intake has drained.
@@ -173,26 +161,26 @@ impl QueueConsumer {
             told = telling => End::Lost(told.err().unwrap_or_else(|| why_gone(&ledger).into())),
         };
         ledger.close();
-        if channel.status().connected() {
-            let _ = answer("closing a channel", channel.close(200, "bye".into())).await;
-        }
+        // Not the consumer first: another would be handed what comes later than what is still
+        // unacked here.
+        channel.close().await;
         end
     }
 
     async fn open(&self) -> Result<Channel, String> {
         if let Queue::Park(destination) = &self.queue {
-            let Shared { link, front, mode, .. } = &*self.shared;
-            declare::capture(link, &destination.name, *front, *mode)
+            let Shared { declaring, front, mode, .. } = &*self.shared;
+            declare::capture(declaring, &destination.name, *front, *mode)
                 .await
                 .map_err(|finding| finding.detail)?;
         }
-        self.shared.link.channel().await
+        self.shared.link.connection().await?.channel().await
     }
 
     /// Takes deliveries window by window.
     async fn take(
         &self,
-        (channel, held): (&Channel, &mut Option<Consumer>),
+        channel: &Channel,
         ledger: &Arc<Ledger>,
         stop: &mut Shutdown,
         backoff: &mut Backoff,
@@ -200,51 +188,55 @@ impl QueueConsumer {
         let mut window = self.shared.prefetch.min(window::UNKNOWN);
         loop {
             let consumer = match self.subscribe(channel, window).await {
-                Ok(consumer) => held.insert(consumer),
+                Ok(consumer) => consumer,
                 Err(why) => return End::Lost(why),
             };
             let mut term = Term::new(self.queue.log(), window);
             backoff.reset();
             self.shared.health.report(Finding::good(self.queue.subject(), "consuming"));
-            let mut sizes = Sizes::default();
-            loop {
-                let delivery = tokio::select! {
-                    biased;
-                    () = stop.requested() => return End::Stopped,
-                    delivery = consumer.next() => delivery,
-                };
-                match delivery {
-                    Some(Ok(delivery)) => {
-                        sizes.add(delivery.data.len());
-                        let handed_out = tokio::select! {
-                            it = self.hand_out(delivery, ledger, channel, &mut term) => it,
-                            () = stop.requested() => return End::Stopped,
-                        };
-                        if let Err(end) = handed_out {
-                            return end;
-                        }
-                    }
-                    Some(Err(error)) => return end_of(&error),
-                    None => return End::Lost("the broker cancelled the consumer".into()),
-                }
-                if sizes.count() < usize::from(window) {
-                    continue;
-                }
-                if self.wanted(&sizes, window) != window {
-                    break;
-                }
-                // Anew for every window: large messages must not drown in many small ones.
-                sizes = Sizes::default();
-            }
-            let next = self.wanted(&sizes, window);
+            let taking = self.take_until_full(channel, ledger, &mut term, window);
+            let next = tokio::select! {
+                biased;
+                () = stop.requested() => return End::Stopped,
+                next = taking => next,
+            };
+            let next = match next {
+                Ok(next) => next,
+                Err(end) => return end,
+            };
             let drained = tokio::select! {
-                drained = self.drain((channel, consumer), ledger, &mut term, window) => drained,
+                drained = self.drain((channel, &consumer), ledger, &mut term, window) => drained,
                 () = stop.requested() => return End::Stopped,
             };
             if let Err(end) = drained {
                 return end;
             }
             window = next;
+        }
+    }
+
+    /// Hands out what comes until another window is wanted; answers which.
+    async fn take_until_full(
+        &self,
+        channel: &Channel,
+        ledger: &Arc<Ledger>,
+        term: &mut Term,
+        window: u16,
+    ) -> Result<u16, End> {
+        let mut sizes = Sizes::default();
+        loop {
+            let delivered = channel.delivered().await.map_err(End::Lost)?;
+            delivered.iter().for_each(|delivered| sizes.add(delivered.body.len()));
+            self.hand_out(delivered, ledger, channel, term).await?;
+            if sizes.count() < usize::from(window) {
+                continue;
+            }
+            let next = self.wanted(&sizes, window);
+            if next != window {
+                return Ok(next);
+            }
+            // Anew for every window: large messages must not drown in many small ones.
+            sizes = Sizes::default();
         }
     }
 
@@ -258,7 +250,7 @@ impl QueueConsumer {
     /// consumer: nothing of ours is on its way to the store when another may take over.
     async fn drain(
         &self,
-        (channel, consumer): (&Channel, &mut Consumer),
+        (channel, consumer): (&Channel, &Tag),
         ledger: &Arc<Ledger>,
         term: &mut Term,
         window: u16,
@@ -266,37 +258,24 @@ impl QueueConsumer {
         ledger.withhold(true);
         let quiet = Duration::from_millis(200);
         while ledger.unacked() < usize::from(window) {
-            match tokio::time::timeout(quiet, consumer.next()).await {
-                Ok(Some(Ok(delivery))) => {
-                    self.hand_out(delivery, ledger, channel, term).await?;
-                }
-                Ok(Some(Err(error))) => return Err(end_of(&error)),
-                Ok(None) => return Err(End::Lost("the broker cancelled the consumer".into())),
+            match tokio::time::timeout(quiet, channel.delivered()).await {
+                Ok(Ok(delivered)) => self.hand_out(delivered, ledger, channel, term).await?,
+                Ok(Err(why)) => return Err(End::Lost(why)),
                 Err(_) => break,
             }
         }
         ledger.all_secured().await;
-        let cancel = channel.basic_cancel(consumer.tag(), BasicCancelOptions::default());
-        answer("basic.cancel", cancel).await.map_err(End::Lost)?;
-        while let Some(Ok(delivery)) = consumer.next().await {
-            self.hand_out(delivery, ledger, channel, term).await?;
-        }
+        channel.cancel(consumer).await.map_err(End::Lost)?;
+        self.hand_out(channel.left(), ledger, channel, term).await?;
         // The next subscription begins another term, in which none of these could be parked.
         ledger.all_secured().await;
         ledger.withhold(false);
         Ok(())
     }
 
-    async fn subscribe(&self, channel: &Channel, window: u16) -> Result<Consumer, String> {
-        answer("basic.qos", channel.basic_qos(window, BasicQosOptions::default())).await?;
-        let queue = ShortString::try_new(self.queue.name()).map_err(|error| error.to_string())?;
-        let consume = channel.basic_consume(
-            queue,
-            "".into(),
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        );
-        answer("basic.consume", consume).await
+    async fn subscribe(&self, channel: &Channel, window: u16) -> Result<Tag, String> {
+        channel.qos(window).await?;
+        channel.consume(&self.queue.name()).await
     }
 
     /// Begins the term, however long the store is away: until then nothing is handed out, and the
@@ -328,16 +307,38 @@ impl QueueConsumer {
         }
     }
 
+    /// Hands out what was delivered, in order.
     async fn hand_out(
         &self,
-        delivery: message::Delivery,
+        delivered: Vec<Delivered>,
         ledger: &Arc<Ledger>,
         channel: &Channel,
         term: &mut Term,
     ) -> Result<(), End> {
-        let message::Delivery { delivery_tag, exchange, routing_key, properties, data, .. } =
-            delivery;
-        let destination = self.queue.destination(exchange.as_str());
+        let tags = delivered.iter().map(|delivered| delivered.tag);
+        ledger.delivered(tags).map_err(End::Lost)?;
+        let mut batch = Vec::with_capacity(delivered.len());
+        for delivered in delivered {
+            let destination = self.queue.destination(&delivered.exchange);
+            self.begin(term, &destination, delivered.tag, channel).await?;
+            batch.push(self.read(delivered, destination, ledger, term));
+        }
+        while !batch.is_empty() {
+            let count = batch.len().min(self.deliveries.max_capacity());
+            let places = self.deliveries.reserve_many(count).await.map_err(|_| End::Stopped)?;
+            places.zip(batch.drain(..count)).for_each(|(place, delivery)| place.send(delivery));
+        }
+        Ok(())
+    }
+
+    fn read(
+        &self,
+        delivered: Delivered,
+        destination: Destination,
+        ledger: &Arc<Ledger>,
+        term: &mut Term,
+    ) -> Delivery {
+        let Delivered { tag, routing_key, properties, body, .. } = delivered;
         let undestined = &*destination.name == topology::RESCUE_QUEUE;
         let dead_in = match self.queue {
             Queue::Park(_) => None,
@@ -348,15 +349,12 @@ impl QueueConsumer {
         {
             self.warn_of_policy(queue, &reason);
         }
-        let captured = self.shared.reader.read(&routing_key, properties, data, dead_in.as_deref());
+        let sent = AmqpContent { routing_key, properties, body };
+        let captured = self.shared.reader.read(sent, dead_in.as_deref());
         let uid = captured.uid.unwrap_or_else(Uid::fresh);
-        if !ledger.delivered(delivery_tag) {
-            return Err(End::Lost(format!("delivery {delivery_tag} came out of turn")));
-        }
-        self.begin(term, &destination, delivery_tag, channel).await?;
-        let origin = term.origin(&destination, delivery_tag);
-        let receipt = Receipt::new(uid.clone(), Arc::clone(ledger) as _, delivery_tag);
-        let delivery = Delivery {
+        let origin = term.origin(&destination, tag);
+        let receipt = Receipt::new(uid.clone(), Arc::clone(ledger) as _, tag);
+        Delivery {
             destination,
             uid,
             content: captured.content,
@@ -365,9 +363,7 @@ impl QueueConsumer {
             delay_ms: captured.delay_ms,
             origin: Some(origin),
             receipt,
-        };
-        let sent = self.deliveries.send(delivery).await;
-        sent.map_err(|_| End::Stopped)
+        }
     }
 
     /// A capture queue gave up a message that asked for no expiration: a policy drops messages
@@ -396,11 +392,4 @@ fn undestined_reason() -> Reason {
         "undestined",
         "it was put into the rescue queue by hand: nobody knows where it goes",
     )
-}
-
-fn end_of(error: &lapin::Error) -> End {
-    match error.kind() {
-        ErrorKind::ParsingError(_) => End::Undecodable(error.to_string()),
-        _ => End::Lost(error.to_string()),
-    }
 }

@@ -5,10 +5,11 @@
 
 use std::time::Instant;
 
+use super::connection::End;
 use super::link::Link;
 use super::outgoing::Outgoing;
 use super::probe::probe;
-use super::publisher::{Answer, Channel, End, Heard, Publisher};
+use super::publisher::{Answer, Channel, Heard, Publisher};
 use super::refusal::{Blame, blame};
 
 /// One destination's publishing channel, opened when needed.

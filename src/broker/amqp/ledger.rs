@@ -7,11 +7,9 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lapin::Channel;
-use lapin::options::BasicAckOptions;
 use tokio::sync::Notify;
 
-use super::client::answer;
+use super::subscriber::Channel;
 use crate::broker;
 use crate::crash::{self, Point};
 
@@ -59,17 +57,21 @@ impl Ledger {
         }
     }
 
-    /// A delivery came in. False when it is not the next one: the broker numbers them without a
-    /// gap, so one was missed, and a `multiple` ack beyond it would lose it.
-    #[must_use]
-    pub(super) fn delivered(&self, tag: u64) -> bool {
+    /// Deliveries came in.
+    ///
+    /// # Errors
+    /// Which one is not the next: the broker numbers them without a gap, so one was missed, and a
+    /// `multiple` ack beyond it would lose it.
+    pub(super) fn delivered(&self, tags: impl IntoIterator<Item = u64>) -> Result<(), String> {
         let mut state = self.state();
-        if tag != state.first + state.safe.len() as u64 {
-            return false;
+        for tag in tags {
+            if tag != state.first + state.safe.len() as u64 {
+                return Err(format!("delivery {tag} came out of turn"));
+            }
+            state.safe.push_back(false);
+            state.unsecured += 1;
         }
-        state.safe.push_back(false);
-        state.unsecured += 1;
-        true
+        Ok(())
     }
 
     /// How many deliveries the broker still counts as unacked.
@@ -124,8 +126,7 @@ impl Ledger {
                 self.more_safe.notified().await;
                 continue;
             };
-            let options = BasicAckOptions { multiple: true };
-            answer("acking", channel.basic_ack(tag, options)).await?;
+            channel.ack(tag).await?;
             crash::pass(Point::AckedUnnoted);
             self.state().told = tag;
             self.changed.notify_waiters();
@@ -194,10 +195,10 @@ mod tests {
     #[tokio::test]
     async fn only_an_unbroken_run_from_the_start_is_safe() {
         let ledger = Ledger::new();
-        for tag in 1..=4 {
-            assert!(ledger.delivered(tag));
-        }
-        assert!(!ledger.delivered(9), "a gap is noticed");
+        assert_eq!(ledger.delivered([1]), Ok(()));
+        assert_eq!(ledger.delivered(2..=4), Ok(()));
+        let gap = ledger.delivered([9]).expect_err("a gap is noticed");
+        assert!(gap.contains("delivery 9"), "{gap}");
         ledger.secured(2);
         ledger.secured(4);
         assert_eq!(ledger.state().first, 1);
@@ -213,7 +214,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_waits_for_a_channel_that_is_gone() {
         let ledger = Ledger::new();
-        assert!(ledger.delivered(1));
+        assert_eq!(ledger.delivered([1]), Ok(()));
         ledger.close();
         assert!(ledger.is_void());
         ledger.all_secured().await;

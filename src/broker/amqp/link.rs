@@ -1,7 +1,7 @@
 //! A connection to one of RabbitMQ's nodes that is made when needed and replaced when it is lost.
 //!
-//! Intake and release each have a link of their own: a broker that is short of memory blocks a
-//! publishing connection, and acks on the same one would hang with it.
+//! Declaring, intake and release each have a link of their own: a broker that is short of memory
+//! blocks a publishing connection, and acks on the same one would hang with it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,14 +1,15 @@
 //! RabbitMQ, over AMQP 0-9-1.
 //!
-//! Two connections: `intake` consumes capture queues with lapin ([`consumer`], acked in order by
-//! [`ledger`]), `release` publishes to the original exchanges in batches of its own ([`lane`], on a
-//! [`publisher`]). What stands in the
-//! broker is [`topology`]; what is read from a delivery is [`capture`], and what a released
-//! message looks like is [`outgoing`].
+//! Three connections. `intake` and `release` are [our own](connection): the first consumes capture
+//! queues ([`consumer`], on a [`subscriber`], acked in order by [`ledger`]), the second publishes to
+//! the original exchanges ([`lane`], on a [`publisher`]). `declare` is lapin's ([`client`]). What
+//! stands in the broker is [`topology`]; what is read from a delivery is [`capture`], and what a
+//! released message looks like is [`outgoing`].
 
 mod capture;
 mod captures;
 mod client;
+mod connection;
 mod consumer;
 mod declare;
 pub mod definitions;
@@ -22,14 +23,13 @@ pub(super) mod portrait;
 mod probe;
 mod properties;
 mod publisher;
-mod quarantine;
-mod raw;
 mod refusal;
 mod release;
 pub mod script;
 #[cfg(test)]
 mod scripted;
 pub(crate) mod stamp;
+mod subscriber;
 mod term;
 mod topology;
 mod window;
@@ -44,12 +44,12 @@ use tokio::sync::mpsc;
 use self::capture::Reader;
 pub use self::captures::Capture;
 use self::captures::Captures;
+use self::connection::Identity;
 use self::consumer::{Shared, queues};
 use self::declare::Mode;
 use self::intake::AmqpIntake;
 use self::link::{ANSWER_WITHIN, Link};
 use self::probe::probe;
-use self::raw::Identity;
 use self::refusal::Blame;
 use self::release::Releaser;
 use super::{Broker, Intake, NotReleased, Released};
@@ -85,12 +85,14 @@ impl AmqpBroker {
         metrics: &Arc<Metrics>,
     ) -> Self {
         let nodes = || config.amqp.nodes.clone();
+        let declaring = Link::new("declare", nodes(), Arc::clone(health), Arc::clone(metrics));
         let intake = Link::new("intake", nodes(), Arc::clone(health), Arc::clone(metrics));
         let release = Link::new("release", nodes(), Arc::clone(health), Arc::clone(metrics));
         for queue in queues(&config.amqp.exchanges) {
             health.expect(&queue.subject());
         }
         let consumers = Shared {
+            declaring,
             link: intake,
             reader: Reader { clock, max_ms: millis(config.delay.max) },
             front: config.amqp.front,
@@ -127,8 +129,8 @@ impl AmqpBroker {
                 | Blame::Message(why),
             ) => return Err(why),
         }
-        let Shared { link, front, mode, captures, .. } = &*self.consumers;
-        let declared = declare::capture(link, exchange, *front, *mode).await;
+        let Shared { declaring, front, mode, captures, .. } = &*self.consumers;
+        let declared = declare::capture(declaring, exchange, *front, *mode).await;
         declared.map_err(|finding| finding.detail)?;
         captures.add(exchange);
         Ok(Capture::Stands)
@@ -142,12 +144,12 @@ impl AmqpBroker {
         if self.consumers.mode == Mode::Look {
             return Err("amqp.declare = false".to_owned());
         }
-        declare::mark(&self.consumers.link, exchange).await
+        declare::mark(&self.consumers.declaring, exchange).await
     }
 
     /// Whether it remembers that.
     pub async fn is_marked(&self, exchange: &str) -> bool {
-        declare::is_marked(&self.consumers.link, exchange).await
+        declare::is_marked(&self.consumers.declaring, exchange).await
     }
 
     /// Consumes again what was captured for `exchange` before, such as by an earlier process.
@@ -175,7 +177,7 @@ impl AmqpBroker {
     async fn identify(&self) -> Result<(Identity, String), String> {
         let mut why = "no node is named".to_owned();
         for node in self.consumers.link.nodes() {
-            match raw::identify(&node, ANSWER_WITHIN).await {
+            match connection::identify(&node, ANSWER_WITHIN).await {
                 Ok(identity) => return Ok((identity, node.uri.vhost)),
                 Err(error) => why = node::words(&error),
             }
@@ -196,9 +198,9 @@ impl AmqpBroker {
     }
 
     async fn check_capture(&self, exchange: &str) -> Finding {
-        let Shared { link, front, mode, .. } = &*self.consumers;
+        let Shared { declaring, front, mode, .. } = &*self.consumers;
         let subject = format!("capture of {exchange}");
-        match declare::capture(link, exchange, *front, *mode).await {
+        match declare::capture(declaring, exchange, *front, *mode).await {
             Err(finding) => finding,
             Ok(()) if *front == Front::Headers => {
                 let note = "stands; a headers front bypasses topic permissions (amqp.front)";
@@ -213,7 +215,7 @@ impl AmqpBroker {
         let takes = "takes messages from this user";
         let writable = || self.writable.lock().unwrap_or_else(PoisonError::into_inner);
         let known = writable().contains(exchange);
-        if known && declare::exists(&self.consumers.link, exchange).await {
+        if known && declare::exists(&self.consumers.declaring, exchange).await {
             return Finding::good(subject, takes);
         }
         writable().remove(exchange);
@@ -265,13 +267,14 @@ impl Broker for AmqpBroker {
 
     async fn check(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
+        let declaring = self.consumers.declaring.connection().await.map(drop);
         let intake = self.consumers.link.connection().await.map(drop);
         let release = self.releaser.link.connection().await.map(drop);
-        if let Err(why) = intake.and(release) {
+        if let Err(why) = declaring.and(intake).and(release) {
             *self.identity.lock().unwrap_or_else(PoisonError::into_inner) = None;
             return vec![Finding::bad("rabbitmq", why)];
         }
-        findings.push(Finding::good("rabbitmq", "connected, twice: intake and release"));
+        findings.push(Finding::good("rabbitmq", "connected: declare, intake and release"));
         findings.push(match self.known_identity().await {
             Ok(identity) => Self::check_version(&identity),
             Err(why) => Finding::warning("rabbitmq version", why),
@@ -290,5 +293,6 @@ impl Broker for AmqpBroker {
     async fn close(&self) {
         self.releaser.link.close().await;
         self.consumers.link.close().await;
+        self.consumers.declaring.close().await;
     }
 }

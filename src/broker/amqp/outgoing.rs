@@ -63,7 +63,7 @@ fn mark(sent: &[u8], lease: &Lease) -> Result<Vec<u8>, Malformed> {
     let list = PropertyList::read(sent)?;
     let mut marked = Vec::with_capacity(sent.len() + OURS_BYTES);
     // The broker would refuse a `user-id` from us.
-    list.write(&mut marked, &[Property::UserId], |out| push_headers(out, &list, lease))?;
+    list.write(&mut marked, &[(Property::UserId, None)], |out| push_headers(out, &list, lease))?;
     Ok(marked)
 }
 

@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use super::connection::End;
 use super::link::{ANSWER_WITHIN, Link};
 use super::outgoing::Outgoing;
-use super::publisher::{End, Publisher};
+use super::publisher::Publisher;
 use super::refusal::{Blame, blame, is_about_topic};
 use crate::message::Uid;
 

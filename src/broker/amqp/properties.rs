@@ -1,13 +1,17 @@
-//! The fourteen basic properties: to and from their wire form, and changed where lapin has no
-//! method for it.
-
-use std::collections::BTreeMap;
+//! The fourteen basic properties, to and from their wire form.
 
 use amq_protocol::frame::WriteContext;
 use amq_protocol::protocol::basic::{gen_properties, parse_properties};
 use bytes::Bytes;
 use lapin::BasicProperties;
-use lapin::types::{AMQPValue, ShortString};
+
+use crate::message::amqp::property_list::PropertyList;
+use crate::message::amqp::table::{self, Malformed};
+
+/// How deeply tables and arrays may be nested in what is decoded: the parser calls itself for each
+/// level, without a bound, and what overflows the stack ends the process. Far above what anyone
+/// nests on purpose, far below what a thread's stack holds.
+const DEPTH_MAX: usize = 128;
 
 /// Room for the properties of a usual message, so that writing them need not grow.
 const USUAL_BYTES: usize = 256;
@@ -23,52 +27,33 @@ pub(super) fn encode(properties: &BasicProperties) -> Bytes {
 /// Reads what [`encode`] wrote, or what came over the wire.
 ///
 /// # Errors
-/// When lapin could not carry it, such as a header name that is not UTF-8.
+/// When lapin could not carry it, such as a header name that is not UTF-8, or when it is nested
+/// too deep.
 pub(super) fn decode(bytes: &[u8]) -> Result<BasicProperties, String> {
+    let unreadable = |why: String| format!("its properties cannot be read: {why}");
+    let list = PropertyList::read(bytes).map_err(|Malformed| unreadable("they are none".into()))?;
+    if table::is_deeper_than(DEPTH_MAX, list.headers()) {
+        return Err(unreadable(format!("its headers nest deeper than {DEPTH_MAX} levels")));
+    }
     match parse_properties(bytes) {
         Ok((_, properties)) => Ok(properties),
-        Err(error) => Err(format!("its properties cannot be read: {error}")),
+        Err(error) => Err(unreadable(error.to_string())),
     }
 }
 
-/// The same with other headers; none at all when there are none.
-pub(super) fn with_headers(
-    properties: BasicProperties,
-    headers: BTreeMap<ShortString, AMQPValue>,
-) -> BasicProperties {
-    if !headers.is_empty() {
-        return properties.with_headers(headers.into());
-    }
-    let copied = copy(&properties);
-    match properties.user_id() {
-        Some(user) => copied.with_user_id(user.clone()),
-        None => copied,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// All but headers and `user-id`. lapin can set a property but not clear one.
-fn copy(from: &BasicProperties) -> BasicProperties {
-    let mut to = BasicProperties::default();
-    macro_rules! carry {
-        ($($get:ident => $set:ident),*) => {
-            $(if let Some(value) = from.$get() {
-                to = to.$set(value.clone());
-            })*
-        };
+    /// The parser would end the process on these.
+    #[test]
+    fn what_is_nested_too_deep_is_not_decoded() {
+        let arrays = (0..20_000_u32)
+            .rev()
+            .flat_map(|inner| [&[b'A'][..], &(inner * 5).to_be_bytes()].concat());
+        let table = [&b"\x04deep"[..], &arrays.collect::<Vec<_>>()].concat();
+        let length = u32::try_from(table.len()).expect("in range").to_be_bytes();
+        let why = decode(&[&[0x20, 0][..], &length, &table].concat()).expect_err("refused");
+        assert!(why.contains("128 levels"), "{why}");
     }
-    carry!(
-        content_type => with_content_type,
-        content_encoding => with_content_encoding,
-        delivery_mode => with_delivery_mode,
-        priority => with_priority,
-        correlation_id => with_correlation_id,
-        reply_to => with_reply_to,
-        expiration => with_expiration,
-        message_id => with_message_id,
-        timestamp => with_timestamp,
-        kind => with_type,
-        app_id => with_app_id,
-        cluster_id => with_cluster_id
-    );
-    to
 }

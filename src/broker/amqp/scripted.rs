@@ -1,11 +1,27 @@
 //! A broker that does what a test says: what a real one does only seldom or slowly.
 
 use amq_protocol::frame::{AMQPFrame, parse_frame};
-use amq_protocol::protocol::{AMQPClass, connection};
+use amq_protocol::protocol::{AMQPClass, channel, connection};
+use lapin::uri::AMQPUri;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
-use super::raw::encode;
+use super::connection::{Connection, Role, encode};
+use super::link::Connect;
+
+/// A connection, and the broker that it was made to; they agree on so many seconds of heartbeat.
+pub(super) async fn meet<R: Role>(heartbeat: u16) -> (Connection<R>, Broker) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("amqp://{}/%2f", listener.local_addr().unwrap());
+    let uri: AMQPUri = uri.parse().unwrap();
+    let greet = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Broker::greet(stream, heartbeat).await
+    };
+    let (connection, broker) = tokio::join!(Connection::connect(uri.into(), "test"), greet);
+    (connection.unwrap(), broker)
+}
 
 /// The broker's end of one connection.
 pub(super) struct Broker {
@@ -33,6 +49,13 @@ impl Broker {
         let ok = Connection::OpenOk(connection::OpenOk {});
         broker.say(0, AMQPClass::Connection(ok)).await;
         broker
+    }
+
+    /// Lets the client open channel 1.
+    pub(super) async fn open_channel(&mut self) {
+        self.method().await;
+        let ok = channel::AMQPMethod::OpenOk(channel::OpenOk {});
+        self.say(1, AMQPClass::Channel(ok)).await;
     }
 
     /// What the client sends next.

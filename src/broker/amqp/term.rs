@@ -13,10 +13,7 @@
 
 use std::collections::HashMap;
 
-use lapin::Channel;
-use lapin::options::BasicQosOptions;
-
-use super::client::answer;
+use super::subscriber::Channel;
 use crate::message::Destination;
 use crate::store::{Mark, Origin, Store};
 
@@ -62,8 +59,7 @@ impl Term {
         let put = store.set_mark(destination, self.log, mark).await;
         put.map_err(|error| Unbegun::Store(error.to_string()))?;
         // It changes nothing: only that it is answered matters.
-        let asked = channel.basic_qos(self.window, BasicQosOptions::default());
-        answer("basic.qos", asked).await.map_err(Unbegun::Channel)?;
+        channel.qos(self.window).await.map_err(Unbegun::Channel)?;
         self.next.insert(destination.clone(), tag);
         Ok(())
     }

@@ -13,6 +13,8 @@ pub(crate) const CONTENT_FIXED: usize = 12;
 
 /// Which properties there are: a bit each, from the highest on.
 const COUNT: usize = 14;
+/// Which of them the headers are.
+const TABLE: usize = Property::Headers as usize;
 
 /// A property that is read or written by itself; its number is its place in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,9 @@ pub(crate) enum Property {
     /// The same.
     UserId = 11,
 }
+
+/// A property, and what becomes of it: other bytes, its length included, or nothing.
+pub(crate) type Change<'a> = (Property, Option<&'a [u8]>);
 
 /// How a property is written.
 #[derive(Clone, Copy)]
@@ -50,7 +55,6 @@ const SHAPES: [Shape; COUNT] = {
 #[derive(Debug)]
 pub(crate) struct PropertyList<'a> {
     bytes: &'a [u8],
-    flags: u16,
     places: [Option<Range<usize>>; COUNT],
 }
 
@@ -80,7 +84,12 @@ impl<'a> PropertyList<'a> {
         if at != bytes.len() || flags & 3 != 0 {
             return Err(Malformed);
         }
-        Ok(Self { bytes, flags, places })
+        Ok(Self { bytes, places })
+    }
+
+    /// Bytes of the whole list.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     /// A property with its length, where it has one.
@@ -98,35 +107,91 @@ impl<'a> PropertyList<'a> {
         self.get(Property::Headers).map_or(&[], |table| &table[4..])
     }
 
-    /// Appends the list without the properties in `without`, and with `headers` as its table:
-    /// what that appends are fields. Its error is passed on.
+    /// Appends the list with some properties [changed](Change), and with `headers` as its table:
+    /// what that appends are fields, and where it appends none there is no table. Its error is
+    /// passed on.
     pub(crate) fn write(
         &self,
         out: &mut Vec<u8>,
-        without: &[Property],
+        changes: &[Change<'_>],
         headers: impl FnOnce(&mut Vec<u8>) -> Result<(), Malformed>,
     ) -> Result<(), Malformed> {
-        let gone = without.iter().fold(0, |gone, property| gone | bit(*property as usize));
-        let flags = (self.flags | bit(Property::Headers as usize)) & !gone;
-        out.extend_from_slice(&flags.to_be_bytes());
-        let copy = |out: &mut Vec<u8>, places: Range<usize>| {
-            for place in places.filter(|place| flags & bit(*place) != 0) {
-                let found = self.places[place].clone();
-                out.extend_from_slice(found.map_or(&[], |found| &self.bytes[found]));
-            }
-        };
-        let table = Property::Headers as usize;
-        copy(out, 0..table);
-        let length_at = out.len();
+        let flags_at = out.len();
+        out.extend_from_slice(&[0; 2]);
+        let mut flags = self.copy(out, 0..TABLE, changes);
+        let table_at = out.len();
         out.extend_from_slice(&[0; 4]);
         headers(out)?;
-        let length = (out.len() - length_at - 4) as u32;
-        out[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
-        copy(out, table + 1..COUNT);
+        match (out.len() - table_at - 4) as u32 {
+            0 => out.truncate(table_at),
+            length => {
+                out[table_at..table_at + 4].copy_from_slice(&length.to_be_bytes());
+                flags |= bit(TABLE);
+            }
+        }
+        flags |= self.copy(out, TABLE + 1..COUNT, changes);
+        out[flags_at..flags_at + 2].copy_from_slice(&flags.to_be_bytes());
         Ok(())
+    }
+
+    /// Appends the properties at these places; answers the flags of those there are.
+    fn copy(&self, out: &mut Vec<u8>, places: Range<usize>, changes: &[Change<'_>]) -> u16 {
+        let mut flags = 0;
+        for place in places {
+            let change = changes.iter().find(|(property, _)| *property as usize == place);
+            let bytes = match change {
+                Some((_, bytes)) => *bytes,
+                None => self.places[place].as_ref().map(|found| &self.bytes[found.clone()]),
+            };
+            if let Some(bytes) = bytes {
+                out.extend_from_slice(bytes);
+                flags |= bit(place);
+            }
+        }
+        flags
     }
 }
 
 fn bit(place: usize) -> u16 {
     1 << (15 - place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// content-type, headers of one field, priority, expiration and a user-id.
+    const LIST: &[u8] = b"\xa9\x10\x01t\0\0\0\x03\x01aV\x05\x011\x02me";
+
+    fn written(changes: &[Change<'_>], headers: &[u8]) -> Vec<u8> {
+        let list = PropertyList::read(LIST).expect("a list");
+        let mut out = b"before".to_vec();
+        list.write(&mut out, changes, |out| {
+            out.extend_from_slice(headers);
+            Ok(())
+        })
+        .expect("written");
+        out.split_off(6)
+    }
+
+    #[test]
+    fn what_is_not_changed_stays_the_bytes_it_is() {
+        assert_eq!(written(&[], b"\x01aV"), LIST);
+    }
+
+    #[test]
+    fn properties_are_changed_added_and_taken_away_in_place() {
+        let changes = [
+            (Property::Priority, Some(&b"\x09"[..])),
+            (Property::Expiration, None),
+            (Property::UserId, None),
+        ];
+        assert_eq!(written(&changes, b"\x01bV"), b"\xa8\0\x01t\0\0\0\x03\x01bV\x09");
+        assert_eq!(written(&changes, b""), b"\x88\0\x01t\x09", "no headers, no table");
+        let bare = PropertyList::read(&[0, 0]).expect("a list");
+        let mut out = Vec::new();
+        let added = [(Property::Expiration, Some(&b"\x0260"[..]))];
+        bare.write(&mut out, &added, |_| Ok(())).expect("written");
+        assert_eq!(out, b"\x01\0\x0260");
+    }
 }

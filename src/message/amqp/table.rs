@@ -95,13 +95,61 @@ fn read(kind: u8, bytes: &[u8]) -> Option<Value<'_>> {
 }
 
 /// Whether the inside of an array is texts and nothing else.
-pub(crate) fn is_texts(mut array: &[u8]) -> bool {
-    while let [kind, rest @ ..] = array {
-        let end = length(*kind, rest).filter(|end| *kind == b'S' && *end <= rest.len());
-        let Some(end) = end else { return false };
-        array = &rest[end..];
+pub(crate) fn is_texts(array: &[u8]) -> bool {
+    elements(array).all(|element| matches!(element, Ok((b'S', _))))
+}
+
+/// The text of a value that is one, be it UTF-8 or not.
+pub(crate) fn text(kind: u8, value: &[u8]) -> Option<&[u8]> {
+    value.get(4..).filter(|_| kind == b'S')
+}
+
+/// One value of an array: its type, and where it lies without it.
+pub(crate) type Element = (u8, Range<usize>);
+
+/// The values in the inside of an array, in order. Ends with an `Err` where the bytes are none.
+pub(crate) fn elements(array: &[u8]) -> impl Iterator<Item = Result<Element, Malformed>> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let kind = *array.get(at)?;
+        let from = at + 1;
+        let end = length(kind, &array[from..]).and_then(|length| from.checked_add(length));
+        let end = end.filter(|end| *end <= array.len());
+        at = end.unwrap_or(array.len());
+        Some(end.map(|end| (kind, from..end)).ok_or(Malformed))
+    })
+}
+
+/// The last field of this name in a table without its length, if there is one: its type, and its
+/// value without it.
+pub(crate) fn last_of<'a>(table: &'a [u8], name: &str) -> Option<(u8, &'a [u8])> {
+    let is_it = |field: &Field| table[field.name.clone()] == *name.as_bytes();
+    let found = fields(table).flatten().filter(is_it).last()?;
+    Some((found.kind, &table[found.value]))
+}
+
+/// Whether tables and arrays lie within each other in more levels than these, the table itself
+/// being the first. Found without recursion: one frame can hold 26 000 levels.
+pub(crate) fn is_deeper_than(levels: usize, table: &[u8]) -> bool {
+    let mut level = vec![(b'F', table)];
+    for _ in 0..levels {
+        level = level.into_iter().flat_map(|(kind, inside)| within(kind, inside)).collect();
+        if level.is_empty() {
+            return false;
+        }
     }
     true
+}
+
+/// The tables and arrays that stand in one, each with its kind, as far as they can be read.
+fn within(kind: u8, inside: &[u8]) -> Vec<(u8, &[u8])> {
+    let places: Vec<Element> = match kind {
+        b'F' => fields(inside).flatten().map(|field| (field.kind, field.value)).collect(),
+        _ => elements(inside).flatten().collect(),
+    };
+    let nests = |kind: &u8| matches!(kind, b'F' | b'A');
+    let nested = places.into_iter().filter(|(kind, _)| nests(kind));
+    nested.map(|(kind, place)| (kind, &inside[place][4..])).collect()
 }
 
 /// Appends a field whose value is text.
@@ -193,6 +241,45 @@ mod tests {
         }
         assert!(fields(b"\x01a?").any(|field| field.is_err()), "an unknown type");
         assert!(fields(b"\x01aS\xff\xff\xff\xff").any(|field| field.is_err()), "too long");
+    }
+
+    #[test]
+    fn the_values_of_an_array_are_found_and_its_end() {
+        let found: Vec<_> = elements(b"VS\0\0\0\x01aI\0\0\0\x07").collect();
+        assert_eq!(found, [Ok((b'V', 1..1)), Ok((b'S', 2..7)), Ok((b'I', 8..12))]);
+        for wrong in [&b"?"[..], b"S\0\0", b"S\0\0\0\x02a", b"I\0\0\0"] {
+            assert_eq!(elements(wrong).collect::<Vec<_>>(), [Err(Malformed)], "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_fields_the_last_one_counts() {
+        let table = b"\x01at\0\x01bV\x01at\x01";
+        assert_eq!(last_of(table, "a"), Some((b't', &b"\x01"[..])));
+        assert_eq!(last_of(table, "c"), None);
+    }
+
+    /// A table that holds an array or table that has so many others within each other.
+    fn nested(levels: usize, kind: u8) -> Vec<u8> {
+        let name: &[u8] = if kind == b'F' { b"\x01n" } else { b"" };
+        let around = |inner: Vec<u8>| {
+            let inside = [name, &inner].concat();
+            [&[kind][..], &(inside.len() as u32).to_be_bytes(), &inside].concat()
+        };
+        let value = (0..levels).fold(vec![kind, 0, 0, 0, 0], |inner, _| around(inner));
+        [b"\x01n", &value[..]].concat()
+    }
+
+    #[test]
+    fn deep_nesting_is_found_without_following_it() {
+        for kind in [b'A', b'F'] {
+            for (levels, deep) in [(0, false), (126, false), (127, true), (5_000, true)] {
+                let found = is_deeper_than(128, &nested(levels, kind));
+                assert_eq!(found, deep, "{levels}");
+            }
+        }
+        let side_by_side = b"\x01nA\0\0\0\0".repeat(5_000);
+        assert!(!is_deeper_than(2, &side_by_side));
     }
 
     #[test]

@@ -112,24 +112,8 @@ impl Mishap {
                 a_while(500..3_000).await;
                 fleet.rabbit.control(&["set_vm_memory_high_watermark", "0.4"]);
             }
-            ExchangeDeletedAndDeclaredAnew => {
-                let operator = fleet.operator().await;
-                let name = fleet.orders.as_str();
-                let delete = ExchangeDeleteOptions::default();
-                operator.channel.exchange_delete(name.into(), delete).await.expect("deleted");
-                a_while(500..2_500).await;
-                operator.declare_exchange(name).await;
-                operator.declare_queue(name).await;
-            }
-            BindingDeleted => {
-                let operator = fleet.operator().await;
-                let name = || fleet.orders.as_str().into();
-                let none = FieldTable::default();
-                let unbind = operator.channel.queue_unbind(name(), name(), "#".into(), none);
-                unbind.await.expect("unbound");
-                a_while(500..2_500).await;
-                operator.declare_queue(&fleet.orders).await;
-            }
+            ExchangeDeletedAndDeclaredAnew => delete_exchange(fleet).await,
+            BindingDeleted => delete_binding(fleet).await,
             ConnectionsReset => fleet.any().ways().iter().for_each(|way| way.reset()),
             ConnectionCutInMidFrame => {
                 let cut_after = Some(fastrand::u64(1..20_000));
@@ -145,6 +129,25 @@ impl Mishap {
             }
         }
     }
+}
+
+async fn delete_exchange(fleet: &Fleet) {
+    let operator = fleet.operator().await;
+    let name = fleet.orders.as_str();
+    let delete = ExchangeDeleteOptions::default();
+    operator.channel.exchange_delete(name.into(), delete).await.expect("deleted");
+    a_while(500..2_500).await;
+    operator.declare_exchange(name).await;
+    operator.declare_queue(name).await;
+}
+
+async fn delete_binding(fleet: &Fleet) {
+    let operator = fleet.operator().await;
+    let name = || fleet.orders.as_str().into();
+    let unbind = operator.channel.queue_unbind(name(), name(), "#".into(), FieldTable::default());
+    unbind.await.expect("unbound");
+    a_while(500..2_500).await;
+    operator.declare_queue(&fleet.orders).await;
 }
 
 /// One way of one replica has this weather for a while.

@@ -1,4 +1,5 @@
-//! Publishes messages that no AMQP client lets out: names and short strings that are not UTF-8.
+//! Publishes and gets messages that no AMQP client lets out or in: names and short strings that are
+//! not UTF-8.
 //!
 //! Frames are written by hand over a blocking socket, one connection per message. The properties
 //! are the caller's bytes, so a test decides alone what the broker gets; [`properties`] builds the
@@ -52,6 +53,34 @@ pub fn publish_raw(
     let close = [&[0, 200][..], &short(b"done"), &[0; 4]].concat();
     wire.call(0, (10, 50), &close, (10, 51))?;
     Ok(())
+}
+
+/// A message as it stands in a queue: routing key, flags and list of its properties, and body.
+pub type Got = (Vec<u8>, Vec<u8>, Vec<u8>);
+
+/// Takes the next message off a queue. Its body fits a frame.
+pub fn get_raw(
+    addr: impl ToSocketAddrs,
+    vhost: &str,
+    user: &str,
+    pass: &str,
+    queue: &str,
+) -> io::Result<Got> {
+    let mut wire = Wire::login(addr, vhost, user, pass)?;
+    wire.call(1, (20, 10), &[0], (20, 11))?; // channel.open
+    let get = [&[0, 0][..], &short(queue.as_bytes()), &[1]].concat(); // not to be acked
+    wire.send(METHOD, 1, &method((60, 70), &get))?;
+    let (_, found) = wire.next()?;
+    let found = found.strip_prefix(&method((60, 71), &[])[..]);
+    let found = found.ok_or_else(|| io::Error::other(format!("nothing in {queue}")))?;
+    // Before the routing key: tag, whether it came before, and the exchange.
+    let exchange = usize::from(found[9]);
+    let key = &found[10 + exchange..];
+    let routing_key = key[1..=usize::from(key[0])].to_vec();
+    let (_, header) = wire.next()?;
+    let (properties, has_body) = (header[12..].to_vec(), header[4..12] != [0; 8]);
+    let body = if has_body { wire.next()?.1 } else { Vec::new() };
+    Ok((routing_key, properties, body))
 }
 
 /// A persistent message's property bytes: headers with string values, their names any bytes, and
@@ -124,14 +153,21 @@ impl Wire {
         self.answer(then)
     }
 
-    /// The next method has to be this one.
-    fn answer(&mut self, awaited: Method) -> io::Result<()> {
+    /// The next frame: its kind, and what is in it.
+    fn next(&mut self) -> io::Result<(u8, Vec<u8>)> {
         let mut lead = [0; 7];
         self.0.read_exact(&mut lead)?;
         let length = u32::from_be_bytes([lead[3], lead[4], lead[5], lead[6]]);
         let mut payload = vec![0; length as usize + 1];
         self.0.read_exact(&mut payload)?;
-        if lead[0] == METHOD && payload.starts_with(&method(awaited, &[])) {
+        payload.pop();
+        Ok((lead[0], payload))
+    }
+
+    /// The next method has to be this one.
+    fn answer(&mut self, awaited: Method) -> io::Result<()> {
+        let (kind, payload) = self.next()?;
+        if kind == METHOD && payload.starts_with(&method(awaited, &[])) {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&payload).into_owned();

@@ -1,8 +1,12 @@
 //! What the proxy's stamp does to a capture, and what a forged one cannot do.
 
-use lapin::types::LongString;
+use std::collections::BTreeMap;
+
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldArray, FieldTable, LongString, ShortString};
 
 use super::*;
+use crate::broker::amqp::properties;
 
 const NOW: UnixMs = 1_700_000_000_000;
 const MAX_MS: u64 = 1_000_000;
@@ -11,14 +15,38 @@ fn text(text: &str) -> AMQPValue {
     AMQPValue::LongString(LongString::from(text))
 }
 
-fn read(headers: &[(&str, AMQPValue)]) -> Captured {
+/// Of bytes that a broker may deliver.
+fn read_raw(properties: &[u8], rescued_from: Option<&str>) -> Captured {
     let clock = StoreClock::new();
     clock.observe(NOW, std::time::Instant::now());
     let reader = Reader { clock: Arc::new(clock), max_ms: MAX_MS };
+    let content = AmqpContent {
+        routing_key: Bytes::from_static(b"key"),
+        properties: Bytes::copy_from_slice(properties),
+        body: Bytes::from_static(b"body"),
+    };
+    reader.read(content, rescued_from)
+}
+
+fn table(headers: &[(&str, AMQPValue)]) -> FieldTable {
     let table = headers.iter().map(|(name, value)| (ShortString::from(*name), value.clone()));
-    let table: BTreeMap<_, _> = table.collect();
-    let properties = BasicProperties::default().with_headers(table.into());
-    reader.read(&"key".into(), properties, b"body".to_vec(), None)
+    table.collect::<BTreeMap<_, _>>().into()
+}
+
+fn read(headers: &[(&str, AMQPValue)]) -> Captured {
+    let properties = BasicProperties::default().with_headers(table(headers));
+    read_raw(&properties::encode(&properties), None)
+}
+
+/// Headers as they stand, one after the other, and nothing else.
+fn listed(fields: &[&[u8]]) -> Vec<u8> {
+    let fields = fields.concat();
+    [&[0x20, 0][..], &u32::try_from(fields.len()).unwrap().to_be_bytes(), &fields].concat()
+}
+
+fn bytes_of(captured: &Captured) -> &AmqpContent {
+    let Content::Amqp(content) = &captured.content else { panic!("of RabbitMQ") };
+    content
 }
 
 fn stamped(stamp: &Stamp, delay: AMQPValue) -> Captured {
@@ -26,8 +54,7 @@ fn stamped(stamp: &Stamp, delay: AMQPValue) -> Captured {
 }
 
 fn properties_of(captured: &Captured) -> BasicProperties {
-    let Content::Amqp(content) = &captured.content else { panic!("of RabbitMQ") };
-    properties::decode(&content.properties).expect("ours")
+    properties::decode(&bytes_of(captured).properties).expect("ours")
 }
 
 #[test]
@@ -101,4 +128,89 @@ fn what_is_no_stamp_is_taken_off_and_means_nothing() {
         let headers = properties_of(&captured).headers().clone().expect("headers");
         assert_eq!(headers.inner().len(), 1, "x-delay");
     }
+}
+
+const DELAY: &[u8] = b"\x07x-delayI\0\0\0\x05";
+
+#[test]
+fn what_capturing_did_not_touch_stays_the_bytes_it_is() {
+    // Twice the same name, names that are not UTF-8, and out of order.
+    let sent = listed(&[b"\x01zt\x01", b"\x03a\xff\xfeS\0\0\0\x01\xff", DELAY, b"\x01zV"]);
+    let captured = read_raw(&sent, None);
+    assert_eq!(captured.wish, Ok(Wish::Hold(When::In(5), None)));
+    assert_eq!(bytes_of(&captured).properties, sent);
+    let marked = listed(&[b"\x01zt\x01", b"\x10x-delivery-countl\0\0\0\0\0\0\0\x01", DELAY]);
+    let again = read_raw(&marked, None);
+    assert_eq!(bytes_of(&again).properties, listed(&[b"\x01zt\x01", DELAY]));
+}
+
+#[test]
+fn of_several_headers_of_one_name_the_last_one_counts() {
+    let captured = read_raw(&listed(&[b"\x07x-delayI\0\0\0\x09", DELAY]), None);
+    assert_eq!(captured.wish, Ok(Wish::Hold(When::In(5), None)));
+}
+
+#[test]
+fn headers_in_another_order_name_the_same_message() {
+    let stamp = Stamp::new(NOW).encode();
+    let length = u32::try_from(stamp.len()).unwrap().to_be_bytes();
+    let stamp = [b"\x0dx-delay-stampS", &length[..], stamp.as_bytes()].concat();
+    let sent = read_raw(&listed(&[b"\x01zV", &stamp, DELAY]), None);
+    let again = read_raw(&listed(&[DELAY, &stamp, b"\x01zV"]), None);
+    let other = read_raw(&listed(&[DELAY, &stamp, b"\x01yV"]), None);
+    assert_eq!(sent.uid, again.uid);
+    assert_ne!(sent.uid, other.uid);
+    assert_eq!(bytes_of(&sent).properties, listed(&[b"\x01zV", DELAY]), "as it was sent");
+}
+
+#[test]
+fn what_is_no_list_of_properties_is_kept_as_it_came_with_the_reason() {
+    for nonsense in [&b""[..], &[0, 0, 0], &[0x04, 0, 9, b'x'], &listed(&[b"\x01a?"])] {
+        let captured = read_raw(nonsense, None);
+        assert_eq!(captured.wish.expect_err("unread").label(), "undecodable");
+        let Content::Amqp(content) = captured.content else { panic!("of RabbitMQ") };
+        assert_eq!(content.properties, nonsense);
+    }
+}
+
+fn died_in(queue: &str, expiration: Option<&str>) -> AMQPValue {
+    let mut death = vec![("queue", text(queue)), ("reason", text("expired"))];
+    death.extend(expiration.map(|it| ("original-expiration", text(it))));
+    AMQPValue::FieldTable(table(&death))
+}
+
+#[test]
+fn the_marks_of_the_capture_queue_are_taken_off_and_those_of_others_are_left() {
+    let deaths = vec![died_in("park", Some("100")), died_in("theirs", None)];
+    let headers = table(&[
+        ("x-death", AMQPValue::FieldArray(FieldArray::from(deaths))),
+        ("x-first-death-queue", text("theirs")),
+        ("x-first-death-reason", text("rejected")),
+        ("x-last-death-queue", text("park")),
+        ("x-last-death-exchange", text("xdelay.orders")),
+    ]);
+    let sent = properties::encode(&BasicProperties::default().with_headers(headers));
+    assert_eq!(death_reason(&sent, "park"), None, "its producer wished it");
+    assert_eq!(death_reason(&sent, "theirs"), Some("expired".to_owned()));
+    assert_eq!(death_reason(&sent, "nobodys"), None);
+    let properties = properties_of(&read_raw(&sent, Some("park")));
+    assert_eq!(properties.expiration(), &Some("100".into()));
+    let left = table(&[
+        ("x-death", AMQPValue::FieldArray(FieldArray::from(vec![died_in("theirs", None)]))),
+        ("x-first-death-queue", text("theirs")),
+        ("x-first-death-reason", text("rejected")),
+    ]);
+    assert_eq!(properties.headers(), &Some(left));
+}
+
+#[test]
+fn a_message_that_died_in_the_capture_queue_alone_has_no_mark_left() {
+    let deaths = FieldArray::from(vec![died_in("park", None)]);
+    let headers = table(&[
+        ("x-death", AMQPValue::FieldArray(deaths)),
+        ("x-first-death-queue", text("park")),
+        ("x-last-death-queue", text("park")),
+    ]);
+    let sent = properties::encode(&BasicProperties::default().with_headers(headers));
+    assert_eq!(properties_of(&read_raw(&sent, Some("park"))), BasicProperties::default());
 }

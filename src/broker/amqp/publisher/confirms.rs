@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::End;
+use crate::broker::amqp::connection::End;
 
 /// What the broker says of a message it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,202 +3,101 @@
 //!
 //! lapin keeps a future, a promise and a waker for every message, decodes and encodes its headers,
 //! and hands a returned message to whichever confirm completes next. Here a batch is one list of
-//! answers, properties stay the bytes they are, and a return is known by its uid. The contract:
+//! answers, properties stay the bytes they are, and a return is known by its uid. To the contract
+//! of a [connection](super::connection) it adds:
 //!
-//! - channels are independent: one that is refused or falls silent disturbs no other;
 //! - an ack counts for a message only if the message was not returned, and RabbitMQ sends the
 //!   return first (its documentation of publisher confirms says so);
 //! - a batch of which not everything was heard leaves its channel unusable: what is said late
-//!   cannot be taken for the next batch's;
-//! - any error of the connection ends it, and with it all channels. It is not made again here: that
-//!   is for [`Link`](super::link::Link).
+//!   cannot be taken for the next batch's.
 
 mod channel;
 mod confirms;
 mod frames;
-mod reader;
 #[cfg(test)]
 mod tests;
-mod writer;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use amq_protocol::frame::AMQPFrameType;
+use amq_protocol::protocol::{AMQPClass, basic, confirm};
 
-use amq_protocol::frame::AMQPFrame;
-use amq_protocol::protocol::{AMQPClass, connection, constants};
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
-
-pub(super) use self::channel::Channel;
-use self::channel::State;
+use self::confirms::Confirms;
 pub(super) use self::confirms::{Answer, Heard};
 pub(super) use self::frames::fits;
-use self::writer::Chunk;
-use super::link::{ANSWER_WITHIN, Connect, Standing};
-use super::node::{self, Node};
-use super::raw;
-use super::refusal::Refusal;
-
-/// Most channels: one for each destination, and a few for probes.
-const CHANNEL_MAX: u16 = 2_047;
-/// Writes that wait for the socket. Batches are few and large; what concerns channels is small.
-const CHUNKS_WAITING: usize = 8;
-const CONTROLS_WAITING: usize = 256;
-
-/// Why no more is heard on a channel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// The broker closed it, or the connection with it.
-    Refused(Refusal),
-    /// The connection is gone.
-    Lost(String),
-    /// The time was over first.
-    Late,
-}
+use super::connection::{self, Connection, RawError, RawFrame, Role};
+use super::outgoing::uid_of;
+use crate::crash::{self, Point};
+use crate::message::amqp::property_list::CONTENT_FIXED;
 
 /// One connection.
-pub(super) struct Publisher {
-    shared: Arc<Shared>,
-    frame_max: usize,
-    driver: JoinHandle<()>,
-}
+pub(super) type Publisher = Connection<Confirming>;
+/// A channel in confirm mode.
+pub(super) type Channel = connection::Channel<Confirming>;
 
-/// What a connection and its channels share.
-struct Shared {
-    channels: Mutex<Channels>,
-    controls: mpsc::Sender<Vec<u8>>,
-    chunks: mpsc::Sender<Chunk>,
-    standing: watch::Sender<Standing>,
-}
-
-/// Channels by their number.
+/// What a channel in confirm mode hears.
 #[derive(Default)]
-struct Channels {
-    open: HashMap<u16, Arc<State>>,
-    last: u16,
-    max: u16,
+pub(super) struct Confirming {
+    confirms: Confirms,
+    /// Why a message that is just coming back does.
+    returning: Option<String>,
 }
 
 impl Publisher {
-    /// Opens a channel in confirm mode, as `name` says in errors.
+    /// Opens a channel in confirm mode.
     ///
     /// # Errors
     /// Why the broker does not.
     pub(super) async fn channel(&self) -> Result<Channel, String> {
-        let (number, state) = self.shared.register()?;
-        Channel::open(number, state, Arc::clone(&self.shared), self.frame_max).await
+        let opened = self.open_channel().await?;
+        let select = confirm::Select { nowait: false };
+        let select = AMQPClass::Confirm(confirm::AMQPMethod::Select(select));
+        opened.call("confirm.select", select).await?;
+        Ok(opened)
     }
+}
 
-    /// The largest frame that was agreed, in bytes.
-    pub(super) fn frame_max(&self) -> usize {
-        self.frame_max
-    }
+impl Role for Confirming {
+    /// Confirms are small.
+    const PIECE: usize = 16 * 1024;
 
-    async fn make(node: &Node, name: &str) -> Result<Self, raw::RawError> {
-        let opened = raw::open(node, name, CHANNEL_MAX, ANSWER_WITHIN).await?;
-        let (controls, controls_waiting) = mpsc::channel(CONTROLS_WAITING);
-        let (chunks, chunks_waiting) = mpsc::channel(CHUNKS_WAITING);
-        let channels = Channels { max: opened.channel_max, ..Channels::default() };
-        let shared = Arc::new(Shared {
-            channels: Mutex::new(channels),
-            controls,
-            chunks,
-            standing: watch::Sender::new(Standing::Connected),
-        });
-        let frame_max = opened.frame_max;
-        let driver = tokio::spawn({
-            let shared = Arc::clone(&shared);
-            async move {
-                let (from, to) = futures_util::AsyncReadExt::split(opened.stream);
-                let end = tokio::select! {
-                    end = reader::read(from, opened.frames, &shared, opened.heartbeat) => end,
-                    end = writer::write(to, controls_waiting, chunks_waiting, opened.heartbeat) => end,
-                };
-                shared.end(&end);
+    fn hear(&mut self, frame: &RawFrame) -> Result<connection::Heard, RawError> {
+        match frame.kind {
+            AMQPFrameType::Method => Ok(self.told(frame.method()?)),
+            // Only returned messages come with content; of it the properties say which one it is.
+            AMQPFrameType::Header => {
+                let properties = frame.payload.get(CONTENT_FIXED..).unwrap_or_default();
+                if let Some(why) = self.returning.take() {
+                    self.confirms.returned(uid_of(properties).unwrap_or_default(), why);
+                }
+                Ok(connection::Heard::Nothing)
             }
-        });
-        Ok(Self { shared, frame_max, driver })
-    }
-}
-
-#[async_trait::async_trait]
-impl Connect for Publisher {
-    async fn connect(node: Node, name: &str) -> Result<Self, String> {
-        Self::make(&node, name).await.map_err(|error| node::words(&error))
-    }
-
-    fn is_connected(&self) -> bool {
-        !matches!(*self.shared.standing.borrow(), Standing::Lost(_))
-    }
-
-    fn standing(&self) -> watch::Receiver<Standing> {
-        self.shared.standing.subscribe()
-    }
-
-    async fn close(&self) {
-        let goodbye = connection::Close {
-            reply_code: constants::REPLY_SUCCESS,
-            reply_text: "bye".into(),
-            ..connection::Close::default()
-        };
-        self.shared.control(0, AMQPClass::Connection(connection::AMQPMethod::Close(goodbye)));
-        let mut standing = self.standing();
-        let gone = standing.wait_for(|standing| matches!(standing, Standing::Lost(_)));
-        let _ = tokio::time::timeout(ANSWER_WITHIN, gone).await;
-    }
-}
-
-impl Drop for Publisher {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
-}
-
-impl Shared {
-    /// A number that is free. The one freed last is used last: what is still on its way to a
-    /// channel must not meet its successor.
-    fn register(&self) -> Result<(u16, Arc<State>), String> {
-        let mut channels = self.channels();
-        let max = channels.max;
-        for _ in 0..max {
-            let number = channels.last % max + 1;
-            channels.last = number;
-            if let Entry::Vacant(free) = channels.open.entry(number) {
-                return Ok((number, Arc::clone(free.insert(Arc::default()))));
-            }
-        }
-        Err(format!("all {max} channels of the connection are in use"))
-    }
-
-    fn state_of(&self, channel: u16) -> Option<Arc<State>> {
-        self.channels().open.get(&channel).cloned()
-    }
-
-    fn forget(&self, channel: u16) {
-        self.channels().open.remove(&channel);
-    }
-
-    /// Sends a method; it is not worth waiting for a connection that cannot take even that.
-    fn control(&self, channel: u16, method: AMQPClass) {
-        if let Ok(frame) = raw::encode(&AMQPFrame::Method(channel, method)) {
-            let _ = self.controls.try_send(frame);
+            _ => Ok(connection::Heard::Nothing),
         }
     }
 
-    /// Tells all channels that nothing more will be heard.
-    fn end(&self, end: &End) {
-        let why = match end {
-            End::Refused(refusal) => refusal.to_string(),
-            End::Lost(why) => why.clone(),
-            End::Late => "silence".to_owned(),
-        };
-        self.standing.send_replace(Standing::Lost(why));
-        let open = std::mem::take(&mut self.channels().open);
-        open.values().for_each(|state| state.end(end.clone()));
+    fn written() {
+        crash::pass(Point::PublishedUnconfirmed);
     }
+}
 
-    fn channels(&self) -> MutexGuard<'_, Channels> {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
+impl Confirming {
+    fn told(&mut self, method: AMQPClass) -> connection::Heard {
+        use basic::AMQPMethod as Basic;
+        match method {
+            AMQPClass::Basic(Basic::Ack(ack)) => {
+                self.confirms.answered(ack.delivery_tag, ack.multiple, Answer::Ack);
+            }
+            AMQPClass::Basic(Basic::Nack(nack)) => {
+                self.confirms.answered(nack.delivery_tag, nack.multiple, Answer::Nack);
+            }
+            AMQPClass::Basic(Basic::Return(returned)) => {
+                self.returning = Some(format!("{} {}", returned.reply_code, returned.reply_text));
+            }
+            other => return connection::Heard::Answer(other),
+        }
+        if self.confirms.are_complete() {
+            connection::Heard::News
+        } else {
+            connection::Heard::Nothing
+        }
     }
 }

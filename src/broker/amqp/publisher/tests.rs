@@ -1,43 +1,29 @@
 //! A publisher and a broker that is a script: what a real one does only now and then.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use amq_protocol::frame::AMQPFrame;
 use amq_protocol::protocol::basic::AMQPProperties;
-use amq_protocol::protocol::{AMQPClass, basic, channel, confirm, connection};
+use amq_protocol::protocol::{AMQPClass, basic, channel, confirm};
 use amq_protocol::types::{AMQPValue, FieldTable};
 use bytes::Bytes;
-use lapin::uri::AMQPUri;
-use tokio::net::TcpListener;
 
 use super::*;
+use crate::broker::amqp::connection::End;
+use crate::broker::amqp::link::{Connect, Standing};
 use crate::broker::amqp::outgoing::Outgoing;
 use crate::broker::amqp::properties;
-use crate::broker::amqp::scripted::Broker;
+use crate::broker::amqp::refusal::Refusal;
+use crate::broker::amqp::scripted::{Broker, meet};
 use crate::message::Uid;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-async fn meet() -> (Publisher, Broker) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let uri = format!("amqp://{}/%2f", listener.local_addr().unwrap());
-    let uri: AMQPUri = uri.parse().unwrap();
-    let greet = async {
-        let (stream, _) = listener.accept().await.unwrap();
-        Broker::greet(stream, 0).await
-    };
-    let (publisher, broker) =
-        tokio::join!(<Publisher as Connect>::connect(uri.into(), "test"), greet);
-    (publisher.unwrap(), broker)
-}
-
 /// A channel, and the broker that has opened it.
 async fn meet_on_channel() -> (Publisher, Channel, Broker) {
-    let (publisher, mut broker) = meet().await;
+    let (publisher, mut broker): (Publisher, _) = meet(0).await;
     let play = async {
-        broker.method().await;
-        broker.say(1, AMQPClass::Channel(channel::AMQPMethod::OpenOk(channel::OpenOk {}))).await;
+        broker.open_channel().await;
         broker.method().await;
         let ok = confirm::AMQPMethod::SelectOk(confirm::SelectOk {});
         broker.say(1, AMQPClass::Confirm(ok)).await;
@@ -180,32 +166,4 @@ async fn a_lost_connection_ends_what_waits_on_it() {
     let mut standing = publisher.standing();
     standing.wait_for(|standing| matches!(standing, Standing::Lost(_))).await.unwrap();
     assert!(!publisher.is_connected());
-}
-
-#[tokio::test]
-async fn a_blocked_connection_says_why_until_it_is_not() {
-    use connection::AMQPMethod as Connection;
-    let (publisher, mut broker) = meet().await;
-    let mut standing = publisher.standing();
-    let blocked = connection::Blocked { reason: "low on memory".into() };
-    broker.say(0, AMQPClass::Connection(Connection::Blocked(blocked))).await;
-    let low = Standing::Blocked("low on memory".to_owned());
-    standing.wait_for(|standing| *standing == low).await.unwrap();
-    let unblocked = Connection::Unblocked(connection::Unblocked {});
-    broker.say(0, AMQPClass::Connection(unblocked)).await;
-    standing.wait_for(|standing| *standing == Standing::Connected).await.unwrap();
-}
-
-#[test]
-fn a_number_is_not_used_again_while_others_are_free() {
-    let (controls, _controls_waiting) = mpsc::channel(1);
-    let (chunks, _chunks_waiting) = mpsc::channel(1);
-    let channels = Channels { max: 3, ..Channels::default() };
-    let standing = watch::Sender::new(Standing::Connected);
-    let shared = Arc::new(Shared { channels: Mutex::new(channels), controls, chunks, standing });
-    let number = || shared.register().map(|(number, _)| number);
-    assert_eq!((number(), number()), (Ok(1), Ok(2)));
-    shared.forget(1);
-    assert_eq!((number(), number()), (Ok(3), Ok(1)));
-    assert!(number().is_err());
 }

@@ -6,26 +6,27 @@ use std::time::Duration;
 use amq_protocol::frame::AMQPFrame;
 use futures_util::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::Receiver;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::End;
 use super::channel::State;
-use crate::broker::amqp::raw;
-use crate::crash::{self, Point};
+use super::{End, Role, encode};
 
-/// Whole messages for one channel.
-pub(super) struct Chunk {
+/// Whole frames of one channel.
+pub(super) struct Chunk<R> {
     pub(super) bytes: Vec<u8>,
     /// Whose end makes it void: the broker ends a connection over a frame for a channel that it
     /// closed.
-    pub(super) channel: Arc<State>,
+    pub(super) channel: Arc<State<R>>,
+    /// Told when it is written; dropped when it never will be.
+    pub(super) written: Option<oneshot::Sender<()>>,
 }
 
 /// Writes until nobody has anything to write any more.
-pub(super) async fn write(
+pub(super) async fn write<R: Role>(
     mut to: impl AsyncWrite + Unpin,
     mut controls: Receiver<Vec<u8>>,
-    mut chunks: Receiver<Chunk>,
+    mut chunks: Receiver<Chunk<R>>,
     heartbeat: Option<Duration>,
 ) -> End {
     // Twice as often as agreed, so that a late one still counts.
@@ -34,27 +35,34 @@ pub(super) async fn write(
         let next = async {
             tokio::select! {
                 biased;
-                control = controls.recv() => control.map(|control| (control, false)),
-                chunk = chunks.recv() => chunk.map(|Chunk { bytes, channel }| {
-                    if channel.is_over() { (Vec::new(), false) } else { (bytes, true) }
-                }),
+                control = controls.recv() => control.map(Next::Control),
+                chunk = chunks.recv() => chunk.map(Next::Chunk),
             }
         };
-        let (bytes, publishes) = match timeout(quiet, next).await {
-            Ok(Some(next)) => next,
+        let (bytes, written) = match timeout(quiet, next).await {
+            Ok(Some(Next::Control(bytes))) => (bytes, None),
+            Ok(Some(Next::Chunk(chunk))) if chunk.channel.is_over() => continue,
+            Ok(Some(Next::Chunk(Chunk { bytes, written, .. }))) => (bytes, Some(written)),
             Ok(None) => return End::Lost("closed".to_owned()),
             Err(_) if heartbeat.is_none() => continue,
-            Err(_) => (raw::encode(&AMQPFrame::Heartbeat).unwrap_or_default(), false),
+            Err(_) => (encode(&AMQPFrame::Heartbeat).unwrap_or_default(), None),
         };
-        let written = async {
+        let writing = async {
             to.write_all(&bytes).await?;
             to.flush().await
         };
-        if let Err(error) = written.await {
+        if let Err(error) = writing.await {
             return End::Lost(error.to_string());
         }
-        if publishes {
-            crash::pass(Point::PublishedUnconfirmed);
+        if let Some(written) = written {
+            R::written();
+            let _ = written.map(|written| written.send(()));
         }
     }
+}
+
+/// What is written next.
+enum Next<R> {
+    Control(Vec<u8>),
+    Chunk(Chunk<R>),
 }

@@ -25,7 +25,7 @@ pub(in super::super) async fn identify(
     let asking = async {
         let (session, agreed) = handshake::open(node, "xdelay check", 1, timeout).await?;
         let properties = agreed.broker;
-        session.close_connection().await?;
+        session.close().await?;
         Ok(Identity {
             product: text(&properties, "product"),
             version: text(&properties, "version"),

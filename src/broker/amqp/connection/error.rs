@@ -1,4 +1,4 @@
-//! What can end a raw consumer. None of these leaves it usable.
+//! What can end a connection. None of these leaves it usable.
 
 use amq_protocol::protocol::AMQPClass;
 
@@ -12,10 +12,6 @@ pub(in super::super) enum RawError {
     Silent,
     #[error("the broker closed the connection: {code} {text}")]
     ConnectionClosed { code: u16, text: String },
-    #[error("the broker closed the channel: {code} {text}")]
-    ChannelClosed { code: u16, text: String },
-    #[error("the broker cancelled the consumer (queue deleted or moved)")]
-    Cancelled,
     #[error("delivery {tag} has a body of {size} bytes, more than is taken")]
     BodyTooLarge { tag: u64, size: u64 },
     #[error("not understood: {0}")]
@@ -23,7 +19,7 @@ pub(in super::super) enum RawError {
 }
 
 impl RawError {
-    pub(super) fn protocol(what: impl Into<String>) -> Self {
+    pub(in super::super) fn protocol(what: impl Into<String>) -> Self {
         Self::Protocol(what.into())
     }
 

@@ -22,7 +22,7 @@ pub(in super::super) struct RawFrame {
 
 impl RawFrame {
     /// Class and method number, for a method frame.
-    pub(super) fn method_id(&self) -> Option<(u16, u16)> {
+    pub(in super::super) fn method_id(&self) -> Option<(u16, u16)> {
         match (&self.kind, &self.payload[..]) {
             (AMQPFrameType::Method, [a, b, c, d, ..]) => {
                 Some((u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])))
@@ -49,7 +49,7 @@ pub(in super::super) struct FrameReader {
 }
 
 impl FrameReader {
-    pub(super) fn new(frame_max: u32) -> Self {
+    pub(in super::super) fn new(frame_max: u32) -> Self {
         Self { buffer: BytesMut::new(), frame_max: frame_max as usize }
     }
 

@@ -9,7 +9,7 @@ use amq_protocol::protocol::{AMQPClass, constants};
 use amq_protocol::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::AMQPUri;
 
-use super::session::{CONNECTION, Session};
+use super::session::Session;
 use super::{Node, RawError};
 
 /// The frame size asked for when the URI names none (RabbitMQ's own default), and the bound on
@@ -32,25 +32,27 @@ pub(super) async fn open(
 ) -> Result<(Session, Agreed), RawError> {
     let uri = &node.uri;
     let mut session = Session::connect(node, timeout).await?;
-    session.send_frame(&AMQPFrame::ProtocolHeader(ProtocolVersion::amqp_0_9_1()))?;
+    session.send_frame(&AMQPFrame::ProtocolHeader(ProtocolVersion::amqp_0_9_1())).await?;
     let start = match session.answer().await? {
-        AMQPClass::Connection(AMQPMethod::Start(start)) => start,
-        other => return Err(RawError::unexpected("connection.start", &other)),
+        AMQPMethod::Start(start) => start,
+        other => return Err(unexpected("connection.start", other)),
     };
-    let start_ok = AMQPMethod::StartOk(start_ok(uri, name, &start)?);
-    session.send(CONNECTION, AMQPClass::Connection(start_ok))?;
+    session.send(AMQPMethod::StartOk(start_ok(uri, name, &start)?)).await?;
     let tune = match session.answer().await? {
-        AMQPClass::Connection(AMQPMethod::Tune(tune)) => tune,
-        other => return Err(RawError::unexpected("connection.tune", &other)),
+        AMQPMethod::Tune(tune) => tune,
+        other => return Err(unexpected("connection.tune", other)),
     };
     let tuned = tune_ok(uri, &tune, channel_max);
     let channel_max = tuned.channel_max;
     session.tune(tuned.heartbeat, tuned.frame_max);
-    session.send(CONNECTION, AMQPClass::Connection(AMQPMethod::TuneOk(tuned)))?;
-    let open =
-        AMQPMethod::Open(connection::Open { virtual_host: short(&uri.vhost, "virtual host")? });
-    session.call(CONNECTION, AMQPClass::Connection(open)).await?;
+    session.send(AMQPMethod::TuneOk(tuned)).await?;
+    let virtual_host = short(&uri.vhost, "virtual host")?;
+    session.call(AMQPMethod::Open(connection::Open { virtual_host })).await?;
     Ok((session, Agreed { broker: start.server_properties, channel_max }))
+}
+
+fn unexpected(awaited: &str, got: AMQPMethod) -> RawError {
+    RawError::unexpected(awaited, &AMQPClass::Connection(got))
 }
 
 /// Logs in with the URI's mechanism, PLAIN when it names none, as lapin does.
@@ -118,6 +120,6 @@ fn tune_ok(uri: &AMQPUri, tune: &Tune, channel_max: u16) -> TuneOk {
 }
 
 /// A short string, or an error where the text is too long for one.
-pub(super) fn short(text: &str, what: &str) -> Result<ShortString, RawError> {
+fn short(text: &str, what: &str) -> Result<ShortString, RawError> {
     ShortString::try_new(text).map_err(|e| RawError::protocol(format!("{what}: {e}")))
 }
