@@ -34,8 +34,10 @@ macro_rules! reading_script {
     };
 }
 
-const PARK: (&str, &[&str]) =
-    (reading_script!("park"), &["due", "lease", "dead", "msg", "meta", "ids", "seq", "mark"]);
+const PARK: (&str, &[&str]) = (
+    concat!("local NOT_YOURS = 'not theirs'\n", reading_script!("park")),
+    &["due", "lease", "dead", "msg", "meta", "ids", "seq", "mark"],
+);
 const CLAIM: (&str, &[&str]) =
     (script!("claim"), &["due", "lease", "dead", "msg", "meta", "claims", "paused"]);
 const SETTLE: (&str, &[&str]) = (script!("settle"), &["lease", "msg", "meta", "ids"]);
