@@ -13,6 +13,7 @@ use super::extract::Query;
 use super::health::PartView;
 use super::lookup;
 use super::problem::{AnyProblem, Problem};
+use super::words::BrokerWord;
 use crate::clock::UnixMs;
 use crate::history::Minute;
 use crate::message::Destination;
@@ -160,12 +161,15 @@ pub(super) struct Span {
     /// The exchange or topic; all when not given.
     destination: Option<String>,
     /// `amqp` or `kafka`, where both have a destination of that name.
+    #[param(value_type = Option<BrokerWord>, inline)]
     broker: Option<String>,
     /// Where the first slot begins, in Unix milliseconds; now when not given.
     from: Option<UnixMs>,
     /// How long a slot is, in milliseconds.
+    #[param(minimum = 1)]
     slot_ms: u64,
     /// How many slots, 1 to 500.
+    #[param(minimum = 1, maximum = 500)]
     slots: u64,
 }
 

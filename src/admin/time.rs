@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use super::State;
 use super::problem::Problem;
+use super::words::Instant;
 use crate::clock::UnixMs;
 use crate::delay::{self, Headers, Value, When, Wish};
 
@@ -17,7 +18,7 @@ pub(super) struct Due {
     /// In so many milliseconds; 0 is now.
     pub delay_ms: Option<u64>,
     /// At this instant: Unix milliseconds, or RFC 3339.
-    #[schema(value_type = Option<String>, example = "2026-12-01T00:00:00Z")]
+    #[schema(value_type = Option<Instant>, inline, example = "2026-12-01T00:00:00Z")]
     pub deliver_at: Option<Json>,
 }
 

@@ -1,5 +1,6 @@
 //! The admin API of the real binary, on either store, in front of a real RabbitMQ.
 
+mod openapi;
 mod safety;
 mod slow;
 mod steering;
