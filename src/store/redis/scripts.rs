@@ -65,6 +65,7 @@ pub(super) struct Scripts {
     pub reschedule: Script,
     pub revive: Script,
     pub withdraw: Script,
+    pub restore: Script,
     pub pause: Script,
 }
 
@@ -85,6 +86,7 @@ impl Scripts {
             reschedule: guarded!("reschedule"),
             revive: reading!("revive"),
             withdraw: guarded!("withdraw"),
+            restore: guarded!("restore"),
             pause: guarded!("pause"),
         }
     }
