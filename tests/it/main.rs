@@ -12,6 +12,7 @@
 //! | `fidelity` | what a message looks like after it was held back |
 //! | `capture` | topology: declaring, checking, rescuing, setting aside |
 //! | `end_to_end` | the binary, a foreign client, a real broker and store |
+//! | `traces` | spans of captures and releases, as a collector gets them |
 //! | `user_id` | who may change what is parked, as RabbitMQ knows users |
 //! | `proxy` | clients that change nothing but the URL |
 //! | `network` | bad weather between xdelay and its neighbours |
@@ -55,5 +56,6 @@ mod redis_faults;
 mod seeds;
 mod store_contract;
 mod support;
+mod traces;
 mod user_id;
 mod versions;
