@@ -17,7 +17,7 @@ use super::extract::{Json, Path};
 use super::filter::{EXAMINED_MAX, Filter};
 use super::problem::{AnyProblem, Problem};
 use super::steer::{Why, take_note, uncertain, word};
-use super::time::{Due, instant};
+use super::time::{Due, instant, millis};
 use super::words::{Instant, StepWord};
 use crate::delay::When;
 use crate::message::Destination;
@@ -49,6 +49,7 @@ pub(super) struct Bulk {
     cursor: Option<String>,
     /// When the first request of this work was made, as it answered: what the work itself has moved
     /// since is left alone.
+    #[serde(deserialize_with = "millis")]
     since: Option<u64>,
     /// Most messages of this request, 1 to 1000.
     #[schema(minimum = 1, maximum = 1000)]

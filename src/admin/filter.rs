@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use super::State as AdminState;
 use super::lookup;
 use super::problem::Problem;
+use super::time::millis;
 use super::words::{BrokerWord, StateWord};
 use crate::clock::UnixMs;
 use crate::message::Destination;
@@ -33,8 +34,10 @@ pub(super) struct Filter {
     /// The routing key or record key.
     pub key: Option<String>,
     /// Due at this instant or later, in Unix milliseconds.
+    #[serde(deserialize_with = "millis")]
     pub due_from: Option<UnixMs>,
     /// Due before this instant, in Unix milliseconds.
+    #[serde(deserialize_with = "millis")]
     pub due_to: Option<UnixMs>,
 }
 

@@ -12,6 +12,7 @@ use super::extract::{Path, Query};
 use super::filter::Filter;
 use super::lookup::Named;
 use super::problem::{AnyProblem, MessageProblem, Problem};
+use super::time::millis;
 use super::view::{MessageView, WholeMessageView};
 use super::words::{BrokerWord, StateWord};
 use crate::clock::UnixMs;
@@ -38,8 +39,10 @@ pub(super) struct Wanted {
     /// The routing key or record key.
     key: Option<String>,
     /// Due at this instant or later, in Unix milliseconds.
+    #[serde(deserialize_with = "millis")]
     due_from: Option<UnixMs>,
     /// Due before this instant, in Unix milliseconds.
+    #[serde(deserialize_with = "millis")]
     due_to: Option<UnixMs>,
     /// What an earlier page of the same filter answered.
     #[param(pattern = "^([0-9a-f]{2})+$")]

@@ -1,6 +1,7 @@
 //! When something is to be due, as a request says it.
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
@@ -9,6 +10,19 @@ use super::problem::Problem;
 use super::words::Instant;
 use crate::clock::UnixMs;
 use crate::delay::{self, Headers, Value, When, Wish};
+
+/// The most milliseconds that a request may name: the OpenAPI file has them as signed, of 64 bits.
+pub(super) const MILLIS_MAX: u64 = i64::MAX as u64;
+
+/// Reads milliseconds that need not be given.
+pub(super) fn millis<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    match Option::deserialize(from)? {
+        Some(ms) if ms > MILLIS_MAX => {
+            Err(D::Error::custom(format!("milliseconds are at most {MILLIS_MAX}")))
+        }
+        given => Ok(given),
+    }
+}
 
 /// A new due: one of the two.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
