@@ -25,6 +25,7 @@
 -- of them. A uid that is known already is left as it is, so that a batch may be sent again; one that
 -- an operator has ended since, and that is in gone, is known too.
 -- In msg, 8 bytes of due, big-endian, stand before each envelope.
+-- NOT_YOURS, in front of it: why what was to replace another's message is dead.
 
 local wrong = guard({ 'zset', 'zset', 'zset', 'hash', 'hash', 'hash', 'string', 'hash', 'zset' })
 if wrong then return wrong end
@@ -153,7 +154,7 @@ local function park(uid, id, due, priority, envelope, by_operator)
     -- What is dead is not replaced: its id goes to whoever comes.
     local asks = holder and not by_operator and not redis.call('ZSCORE', dead_key, holder)
     if asks and is_anothers(holder, user_of(envelope, 1)) then
-      bury(uid, 'its x-delay-id names a message of another user-id', due, envelope)
+      bury(uid, NOT_YOURS, due, envelope)
       return 'n'
     end
     was = holder and end_message(holder, id, false)

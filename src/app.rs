@@ -32,7 +32,7 @@ use crate::shutdown::{self, Shutdown, Trigger};
 
 /// How long stopping may take: orchestrators kill after thirty seconds.
 const STOP_WITHIN: Duration = Duration::from_secs(25);
-/// How long saying goodbye to the brokers may take after that.
+/// How long saying goodbye to the brokers and sending the last spans may take after that.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// How much of that the intake may have.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ pub async fn run(config: Config, signal: impl Future<Output = ()>) -> anyhow::Re
         }
     }
     let closing = join_all(parts.brokers.iter().map(|broker| broker.close()));
-    let _ = timeout(CLOSE_WITHIN, closing).await;
+    let _ = timeout(CLOSE_WITHIN, async { tokio::join!(closing, parts.close_traces()) }).await;
     stop_all.stop();
     let all_served = async { while served.join_next().await.is_some() {} };
     let _ = timeout(Duration::from_secs(1), all_served).await;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::broker::{Broker, Delivery, Receipt};
+use crate::clock::host_time;
 use crate::config::OnInvalid;
 use crate::crash::{self, Point};
 use crate::delay::{When, Wish};
@@ -116,6 +117,7 @@ impl IntakeLoop {
     /// and the broker delivers it again.
     async fn secure(&self, destination: Destination, mut batch: Batch, mut shutdown: Shutdown) {
         crash::pass(Point::CapturedUnparked);
+        let traced = self.metrics.traces().map(|traces| (traces, host_time()));
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
         let (alarm, parkings) = loop {
             let parked = async {
@@ -150,6 +152,9 @@ impl IntakeLoop {
             self.say_well(&destination, "parks again");
         }
         self.account(&destination, &batch.entries, &parkings);
+        if let Some((traces, began)) = traced {
+            traces.captured(&destination, &batch.entries, &parkings.entries, began);
+        }
         crash::pass(Point::ParkedUnacked);
         for (receipt, parking) in batch.receipts.into_iter().zip(parkings.entries) {
             receipt.ack(parking.proof);

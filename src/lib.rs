@@ -55,7 +55,7 @@
 //! | [`destinations`], [`alarm`] | every destination there is; what wakes its release loop |
 //! | [`dead`] | how many dead a destination may have, and what then |
 //! | [`clock`], [`retry`], [`shutdown`] | time, patience, and the end |
-//! | [`health`], [`finding`], [`metrics`], [`history`] | what xdelay knows of itself |
+//! | [`health`], [`finding`], [`metrics`], [`history`], [`traces`] | what xdelay knows of itself, and tells |
 //! | [`admin`] | what an operator sees and changes, over HTTP and on a page |
 //! | [`config`], [`app`] | what an operator sets; how it all is put together |
 //! | [`crash`] | where tests let it die; empty in every other build |
@@ -85,3 +85,4 @@ pub mod retry;
 pub mod shutdown;
 pub mod store;
 mod tls;
+pub mod traces;

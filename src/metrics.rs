@@ -22,6 +22,7 @@ use crate::finding::{Finding, Grade};
 use crate::history::{History, What};
 use crate::message::{Destination, ProducerId, Reason, Uid};
 use crate::store::{Census, DUE_IN_BOUNDS_MS, Entry, Outcome};
+use crate::traces::Traces;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -60,6 +61,7 @@ pub struct Metrics {
     proxy: ProxyMetrics,
     of: Mutex<HashMap<Destination, Arc<DestinationMetrics>>>,
     history: Arc<History>,
+    traces: Option<Arc<Traces>>,
 }
 
 impl Default for Metrics {
@@ -102,9 +104,20 @@ impl Metrics {
             proxy: ProxyMetrics::default(),
             of: Mutex::default(),
             history: Arc::new(History::new(clock)),
+            traces: None,
         };
         metrics.register();
         metrics
+    }
+
+    /// The same, and messages are traced one by one.
+    pub fn with_traces(self, traces: Option<Arc<Traces>>) -> Self {
+        Self { traces, ..self }
+    }
+
+    /// Where messages are traced, if they are.
+    pub fn traces(&self) -> Option<&Arc<Traces>> {
+        self.traces.as_ref()
     }
 
     /// What happened lately.
@@ -173,6 +186,7 @@ impl Metrics {
                 labels,
                 destination: destination.clone(),
                 history: Arc::clone(&self.history),
+                traces: self.traces.clone(),
             })
         });
         Arc::clone(metrics)
@@ -257,6 +271,7 @@ pub struct DestinationMetrics {
     buried: Family<Labels, Counter>,
     destination: Destination,
     history: Arc<History>,
+    traces: Option<Arc<Traces>>,
 }
 
 /// Counts since this process started.
@@ -281,6 +296,11 @@ impl DestinationMetrics {
             cancelled: self.cancelled.get(),
             replaced: self.replaced.get(),
         }
+    }
+
+    /// Where messages are traced, if they are.
+    pub fn traces(&self) -> Option<&Arc<Traces>> {
+        self.traces.as_ref()
     }
 
     /// So many captures were made durable.

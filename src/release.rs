@@ -25,7 +25,7 @@ use self::claim::Batch;
 use self::conclude::Conclusions;
 use crate::alarm::Alarm;
 use crate::broker::{Broker, NotReleased, Released};
-use crate::clock::{StoreClock, UnixMs, instant};
+use crate::clock::{StoreClock, UnixMs, host_time, instant};
 use crate::config;
 use crate::crash::{self, Point};
 use crate::finding::Finding;
@@ -208,9 +208,13 @@ impl ReleaseLoop {
             return (leases.into_iter().map(late).collect(), Some(permit));
         }
         crash::pass(Point::ClaimedUnpublished);
+        let traced = self.metrics.traces().map(|traces| (traces, host_time()));
         let broker = &self.shared.broker;
         let outcomes = broker.release(&self.destination, &leases, deadline).await;
         assert_eq!(outcomes.len(), leases.len(), "every lease has an outcome");
+        if let Some((traces, began)) = traced {
+            traces.released(&self.destination, &leases, &outcomes, began);
+        }
         (leases.into_iter().zip(outcomes).collect(), Some(permit))
     }
 

@@ -15,6 +15,7 @@ use crate::report::{Backlog, Idle, Series, Start};
 use crate::scenarios::{BODY_BYTES, say, tell};
 use crate::side::{Setup, Side, Store};
 use crate::stage::{Stage, Traffic};
+use crate::steering;
 
 /// How far away the backlog of parked messages is due: never, as far as a run is concerned.
 const FAR_MS: u64 = 24 * 3_600_000;
@@ -24,7 +25,8 @@ const REST: Duration = Duration::from_secs(2);
 const DUE_AT_START: u64 = 100;
 const DUE_AT_START_MS: u64 = 5_000;
 
-const SCENARIOS: [Scenario; 3] = [Scenario::Backlog, Scenario::Idle, Scenario::Start];
+const SCENARIOS: [Scenario; 4] =
+    [Scenario::Backlog, Scenario::Idle, Scenario::Start, Scenario::Steering];
 
 /// Whether anything here is to be measured.
 pub(crate) fn is_wanted(options: &Options) -> bool {
@@ -52,6 +54,7 @@ pub(crate) fn measure(stage: &Stage<'_>, setup: Setup) -> anyhow::Result<Backlog
         store_bytes,
         idle: None,
         rates: Vec::new(),
+        steering: None,
         starts: Vec::new(),
         peak_memory: None,
     };
@@ -60,6 +63,9 @@ pub(crate) fn measure(stage: &Stage<'_>, setup: Setup) -> anyhow::Result<Backlog
     }
     if options.wants(Scenario::Backlog) {
         backlog.rates = rates(stage, &fleet)?;
+    }
+    if options.wants(Scenario::Steering) {
+        backlog.steering = Some(steering::measure(stage, &fleet).context("steering")?);
     }
     backlog.peak_memory = fleet.peak_memory();
     if options.wants(Scenario::Start) {

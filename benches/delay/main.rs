@@ -9,7 +9,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`scenarios`], [`backlog`] | what is run in which order |
+//! | [`scenarios`], [`backlog`], [`steering`] | what is run in which order |
 //! | [`side`], [`stage`] | who stands between producer and consumer; one round |
 //! | [`load`], [`plan`], [`recorder`] | the process that publishes, and records what arrives |
 //! | [`relay`] | the process that forwards and does nothing else |
@@ -42,6 +42,7 @@ mod scenarios;
 mod side;
 mod sidecar;
 mod stage;
+mod steering;
 mod table;
 mod watch;
 
@@ -76,7 +77,7 @@ fn measure(options: &Options) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::FAILURE);
     }
-    let below = report.below_floor();
+    let below: Vec<String> = report.below_floor().into_iter().chain(report.too_slow()).collect();
     if !below.is_empty() {
         for below in &below {
             eprintln!("TOO SLOW: {below}");

@@ -60,7 +60,7 @@ pub(crate) struct Options {
     /// Burst: messages due at one instant
     #[arg(long, default_value_t = 200_000)]
     pub burst: u64,
-    /// Backlog, idle, start: messages that stay parked
+    /// Backlog, idle, start, steering: messages that stay parked
     #[arg(long, default_value_t = 1_000_000)]
     pub backlog: u64,
     /// Idle: how long to watch
@@ -106,6 +106,8 @@ pub(crate) enum Scenario {
     Idle,
     /// From the start of xdelay to its first release, with many messages parked
     Start,
+    /// How long it takes to look at many parked messages, and what that costs releases
+    Steering,
     /// Memory of the proxy for each connection that does nothing
     Connections,
 }

@@ -10,6 +10,7 @@ use crate::job::{Arrivals, Delay, Outcome};
 use crate::machine::{Machine, OUTPUT, output_dir};
 use crate::options::Options;
 use crate::side::{Setup, Side};
+use crate::steering::Steering;
 
 /// Above this load average something else was running.
 const QUIET: f64 = 0.5;
@@ -76,6 +77,7 @@ pub(crate) struct Backlog {
     pub peak_memory: Option<u64>,
     pub idle: Option<Idle>,
     pub rates: Vec<Series>,
+    pub steering: Option<Steering>,
     pub starts: Vec<Start>,
 }
 
@@ -258,6 +260,12 @@ impl Report {
         below
     }
 
+    /// What took longer than a person at the web page, or a consumer, should wait.
+    pub(crate) fn too_slow(&self) -> Vec<String> {
+        let steering = self.backlogs.iter().filter_map(|backlog| backlog.steering.as_ref());
+        steering.flat_map(Steering::too_slow).collect()
+    }
+
     fn outcomes(&self) -> impl Iterator<Item = (&'static str, Side, &Outcome)> {
         fn each<'a>(
             name: &'static str,
@@ -274,7 +282,12 @@ impl Report {
         let starts = self.backlogs.iter().flat_map(|of| {
             of.starts.iter().map(|start| ("start", Side::Xdelay(of.setup), &start.outcome))
         });
-        contests.chain(rates).chain(bursts).chain(backlogs).chain(starts)
+        let steering = self.backlogs.iter().filter_map(|of| of.steering.as_ref());
+        let steering = steering.flat_map(|of| {
+            let series = [&of.unwatched, &of.watched].into_iter();
+            series.flat_map(|of| each("steering", std::slice::from_ref(of)))
+        });
+        contests.chain(rates).chain(bursts).chain(backlogs).chain(starts).chain(steering)
     }
 }
 

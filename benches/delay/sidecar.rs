@@ -109,7 +109,7 @@ impl Sidecar {
     }
 
     /// The whole answer of the admin API, status line first.
-    fn get(&self, path: &str) -> anyhow::Result<String> {
+    pub(crate) fn get(&self, path: &str) -> anyhow::Result<String> {
         let mut stream = TcpStream::connect_timeout(&self.admin, ANSWER_WITHIN)?;
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n")?;

@@ -9,6 +9,7 @@ use crate::machine::Machine;
 use crate::options::Options;
 use crate::report::{Backlog, Burst, Connections, Contest, Rates, Report, Series, Start};
 use crate::side::{Broker, Setup, Side, Store};
+use crate::steering::Steering;
 
 /// All tables of a run.
 pub(crate) fn tables(report: &Report) -> String {
@@ -209,6 +210,9 @@ fn backlog_table(backlog: &Backlog, options: &Options) -> String {
             bytes(idle.memory)
         );
     }
+    if let Some(steering) = &backlog.steering {
+        text += &steering_table(steering);
+    }
     if !backlog.starts.is_empty() {
         let times = || backlog.starts.iter().map(Start::to_first_us);
         let _ = write!(
@@ -222,6 +226,20 @@ fn backlog_table(backlog: &Backlog, options: &Options) -> String {
         );
     }
     text
+}
+
+fn steering_table(steering: &Steering) -> String {
+    let title = "\n\n**Looking** at them";
+    let mut table = head(title, &["request", "median", "longest", "may take"]);
+    for look in &steering.looks {
+        let times = [look.median(), look.longest(), look.limit_us].map(span);
+        row(&mut table, &[look.name, &times[0], &times[1], &times[2]]);
+    }
+    for (while_, p50, p99) in steering.lateness() {
+        let _ =
+            write!(table, "\nLateness while {while_}: {} / {} (p50 / p99).", span(p50), span(p99));
+    }
+    table
 }
 
 fn connections(connections: &Connections) -> String {

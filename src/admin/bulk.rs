@@ -17,7 +17,8 @@ use super::extract::{Json, Path};
 use super::filter::{EXAMINED_MAX, Filter};
 use super::problem::{AnyProblem, Problem};
 use super::steer::{Why, take_note, uncertain, word};
-use super::time::{Due, instant};
+use super::time::{Due, instant, millis};
+use super::words::{Instant, StepWord};
 use crate::delay::When;
 use crate::message::Destination;
 use crate::store::{Seen, Step};
@@ -39,16 +40,19 @@ pub(super) struct Bulk {
     /// For reschedule and revive: in so many milliseconds from now.
     delay_ms: Option<u64>,
     /// For reschedule and revive: at this instant, in Unix milliseconds or RFC 3339.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<Instant>, inline)]
     deliver_at: Option<serde_json::Value>,
     /// For bury: why.
     reason: Option<String>,
     /// Go on where an earlier request ended.
+    #[schema(pattern = "^([0-9a-f]{2})+$")]
     cursor: Option<String>,
     /// When the first request of this work was made, as it answered: what the work itself has moved
     /// since is left alone.
+    #[serde(deserialize_with = "millis")]
     since: Option<u64>,
     /// Most messages of this request, 1 to 1000.
+    #[schema(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
@@ -71,7 +75,7 @@ pub(super) struct BulkDone {
 
 /// Cancel, release, reschedule, revive or bury all that match
 #[utoipa::path(post, path = "/v1/bulk/{step}", tag = "messages",
-    params(("step" = String, Path, description = "cancel, release, reschedule, revive or bury")),
+    params(("step" = inline(StepWord), Path, description = "cancel, release, reschedule, revive or bury")),
     request_body = Bulk, responses((status = 200, body = BulkDone), AnyProblem))]
 pub(super) async fn bulk(
     Extract(state): Extract<Arc<State>>,

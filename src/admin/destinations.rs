@@ -12,6 +12,7 @@ use super::audit::{Audit, Caller};
 use super::extract::{Path, Query};
 use super::lookup;
 use super::problem::{AnyProblem, MessageProblem, Problem};
+use super::words::BrokerWord;
 
 /// Which broker's.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -19,6 +20,7 @@ use super::problem::{AnyProblem, MessageProblem, Problem};
 #[into_params(parameter_in = Query)]
 pub(super) struct Of {
     /// `amqp` or `kafka`, where both have a destination of that name.
+    #[param(value_type = Option<BrokerWord>, inline)]
     broker: Option<String>,
 }
 

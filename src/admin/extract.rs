@@ -56,8 +56,10 @@ impl<T: DeserializeOwned, S: Send + Sync> OptionalFromRequest<S> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Option<Self>, Problem> {
-        match <axum::Json<T> as OptionalFromRequest<S>>::from_request(request, state).await {
-            Ok(read) => Ok(read.map(|axum::Json(read)| Self(read))),
+        match <axum::Json<Option<T>> as OptionalFromRequest<S>>::from_request(request, state).await
+        {
+            // Where nothing need be said, `null` says nothing.
+            Ok(read) => Ok(read.and_then(|axum::Json(read)| read.map(Self))),
             Err(refused) => Err(Problem::invalid(JsonRejection::body_text(&refused))),
         }
     }

@@ -6,6 +6,8 @@ use utoipa::ToSchema;
 use super::State as AdminState;
 use super::lookup;
 use super::problem::Problem;
+use super::time::millis;
+use super::words::{BrokerWord, StateWord};
 use crate::clock::UnixMs;
 use crate::message::Destination;
 use crate::store::{Error, Listing, Place, Seen, Start, State};
@@ -22,16 +24,20 @@ pub(super) struct Filter {
     /// The exchange or topic.
     pub destination: Option<String>,
     /// `amqp` or `kafka`, where both have a destination of that name.
+    #[schema(value_type = Option<BrokerWord>, inline)]
     pub broker: Option<String>,
     /// `parked` (when not given), `leased` or `dead`.
+    #[schema(value_type = Option<StateWord>, inline)]
     pub state: Option<String>,
     /// What the producer's id begins with.
     pub id: Option<String>,
     /// The routing key or record key.
     pub key: Option<String>,
     /// Due at this instant or later, in Unix milliseconds.
+    #[serde(deserialize_with = "millis")]
     pub due_from: Option<UnixMs>,
     /// Due before this instant, in Unix milliseconds.
+    #[serde(deserialize_with = "millis")]
     pub due_to: Option<UnixMs>,
 }
 

@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::State;
 use super::auth::role;
+use super::problem::Problem;
 use crate::finding::Finding;
 
 /// Whether all is well.
@@ -40,15 +41,17 @@ impl From<Finding> for PartView {
 }
 
 /// Whether the process runs
-#[utoipa::path(get, path = "/live", tag = "health",
-    responses((status = 200, body = String, example = "live\n")))]
+#[utoipa::path(get, path = "/live", tag = "health", security(()),
+    responses((status = 200, body = String, example = "live\n"),
+        (status = 403, body = Problem, description = "The Host is another site's")))]
 pub(super) async fn live() -> &'static str {
     "live\n"
 }
 
 /// Whether all is well, and what is not
-#[utoipa::path(get, path = "/ready", tag = "health",
+#[utoipa::path(get, path = "/ready", tag = "health", security((), ("token" = [])),
     responses((status = 200, body = Readiness, description = "All is well"),
+        (status = 403, body = Problem, description = "The Host is another site's"),
         (status = 503, body = Readiness, description = "Some part failed")))]
 pub(super) async fn ready(
     Extract(state): Extract<Arc<State>>,

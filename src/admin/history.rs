@@ -17,6 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::State;
 use super::extract::Query;
 use super::problem::{AnyProblem, Problem};
+use super::words::EventWord;
 use crate::clock::UnixMs;
 use crate::history::{Event, What};
 
@@ -84,8 +85,10 @@ pub(super) struct Which {
     /// Of this exchange or topic.
     destination: Option<String>,
     /// Of this kind, such as `buried`; `cancelled` is both kinds of that.
+    #[param(value_type = Option<EventWord>, inline)]
     what: Option<String>,
     /// Most events, 1 to 1000; 100 when not given.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 

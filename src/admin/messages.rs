@@ -12,7 +12,9 @@ use super::extract::{Path, Query};
 use super::filter::Filter;
 use super::lookup::Named;
 use super::problem::{AnyProblem, MessageProblem, Problem};
+use super::time::millis;
 use super::view::{MessageView, WholeMessageView};
+use super::words::{BrokerWord, StateWord};
 use crate::clock::UnixMs;
 
 /// Messages of a page when nobody says how many, and at most.
@@ -27,20 +29,26 @@ pub(super) struct Wanted {
     /// The exchange or topic; all when not given.
     destination: Option<String>,
     /// `amqp` or `kafka`, where both have a destination of that name.
+    #[param(value_type = Option<BrokerWord>, inline)]
     broker: Option<String>,
     /// `parked` (when not given), `leased` or `dead`.
+    #[param(value_type = Option<StateWord>, inline)]
     state: Option<String>,
     /// What the producer's id begins with.
     id: Option<String>,
     /// The routing key or record key.
     key: Option<String>,
     /// Due at this instant or later, in Unix milliseconds.
+    #[serde(deserialize_with = "millis")]
     due_from: Option<UnixMs>,
     /// Due before this instant, in Unix milliseconds.
+    #[serde(deserialize_with = "millis")]
     due_to: Option<UnixMs>,
     /// What an earlier page of the same filter answered.
+    #[param(pattern = "^([0-9a-f]{2})+$")]
     cursor: Option<String>,
     /// Most messages of this page, 1 to 500; 50 when not given.
+    #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
 }
 
@@ -88,6 +96,7 @@ pub(super) struct In {
     /// The exchange or topic: with it, `id` may be the producer's own.
     pub destination: Option<String>,
     /// `amqp` or `kafka`, where both have a destination of that name.
+    #[param(value_type = Option<BrokerWord>, inline)]
     pub broker: Option<String>,
 }
 

@@ -32,6 +32,7 @@ mod stats;
 mod steer;
 mod time;
 mod view;
+mod words;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::problem::Problem;
+use self::words::Token;
 use crate::broker::Broker;
 use crate::clock::StoreClock;
 use crate::config::Secret;
@@ -117,6 +119,8 @@ impl State {
 #[derive(OpenApi)]
 #[openapi(
     info(title = "xdelay", description = "Look at delayed messages, and steer them."),
+    modifiers(&Token),
+    security(("token" = [])),
     tags((name = "overview", description = "What is going on"),
         (name = "messages", description = "One message, or many"),
         (name = "destinations", description = "Whole destinations"),

@@ -16,6 +16,7 @@ use super::extract::Json;
 use super::lookup;
 use super::problem::{AnyProblem, MessageProblem, Problem};
 use super::time::Due;
+use super::words::{BrokerWord, Instant};
 use crate::broker::portrait::{Portrait, compose};
 use crate::clock::rfc3339;
 use crate::delay::When;
@@ -32,6 +33,7 @@ pub(super) struct Sketch {
     /// A configured exchange or topic.
     destination: String,
     /// `amqp` or `kafka`, where both have a destination of that name.
+    #[schema(value_type = Option<BrokerWord>, inline)]
     broker: Option<String>,
     /// Routing key or record key.
     #[serde(default)]
@@ -39,7 +41,7 @@ pub(super) struct Sketch {
     /// Held for so many milliseconds.
     delay_ms: Option<u64>,
     /// Held until this instant: Unix milliseconds, or RFC 3339.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<Instant>, inline)]
     deliver_at: Option<Value>,
     /// Its own id; a parked message of the same id is replaced.
     id: Option<String>,

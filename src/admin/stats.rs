@@ -13,6 +13,8 @@ use super::extract::Query;
 use super::health::PartView;
 use super::lookup;
 use super::problem::{AnyProblem, Problem};
+use super::time::{MILLIS_MAX, millis};
+use super::words::BrokerWord;
 use crate::clock::UnixMs;
 use crate::history::Minute;
 use crate::message::Destination;
@@ -160,12 +162,16 @@ pub(super) struct Span {
     /// The exchange or topic; all when not given.
     destination: Option<String>,
     /// `amqp` or `kafka`, where both have a destination of that name.
+    #[param(value_type = Option<BrokerWord>, inline)]
     broker: Option<String>,
     /// Where the first slot begins, in Unix milliseconds; now when not given.
+    #[serde(default, deserialize_with = "millis")]
     from: Option<UnixMs>,
     /// How long a slot is, in milliseconds.
+    #[param(minimum = 1)]
     slot_ms: u64,
     /// How many slots, 1 to 500.
+    #[param(minimum = 1, maximum = 500)]
     slots: u64,
 }
 
@@ -192,7 +198,7 @@ pub(super) async fn backlog(
     Extract(state): Extract<Arc<State>>,
     Query(span): Query<Span>,
 ) -> Result<Json<Backlog>, Problem> {
-    if !(1..=SLOTS_MAX).contains(&span.slots) || span.slot_ms == 0 {
+    if !(1..=SLOTS_MAX).contains(&span.slots) || !(1..=MILLIS_MAX).contains(&span.slot_ms) {
         return Err(Problem::invalid("slots is a number from 1 to 500, slot_ms at least 1"));
     }
     let from = span.from.unwrap_or_else(|| state.clock.now());

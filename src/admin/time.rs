@@ -1,13 +1,28 @@
 //! When something is to be due, as a request says it.
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
 use utoipa::ToSchema;
 
 use super::State;
 use super::problem::Problem;
+use super::words::Instant;
 use crate::clock::UnixMs;
 use crate::delay::{self, Headers, Value, When, Wish};
+
+/// The most milliseconds that a request may name: the OpenAPI file has them as signed, of 64 bits.
+pub(super) const MILLIS_MAX: u64 = i64::MAX as u64;
+
+/// Reads milliseconds that need not be given.
+pub(super) fn millis<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    match Option::deserialize(from)? {
+        Some(ms) if ms > MILLIS_MAX => {
+            Err(D::Error::custom(format!("milliseconds are at most {MILLIS_MAX}")))
+        }
+        given => Ok(given),
+    }
+}
 
 /// A new due: one of the two.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -17,7 +32,7 @@ pub(super) struct Due {
     /// In so many milliseconds; 0 is now.
     pub delay_ms: Option<u64>,
     /// At this instant: Unix milliseconds, or RFC 3339.
-    #[schema(value_type = Option<String>, example = "2026-12-01T00:00:00Z")]
+    #[schema(value_type = Option<Instant>, inline, example = "2026-12-01T00:00:00Z")]
     pub deliver_at: Option<Json>,
 }
 

@@ -21,6 +21,7 @@ use crate::shutdown::Shutdown;
 use crate::store::Steer;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::redis::{RedisStore, Settings};
+use crate::traces::Traces;
 
 /// Shared by everything that runs.
 #[derive(Clone)]
@@ -49,7 +50,8 @@ impl Parts {
         let clock = Arc::new(StoreClock::new());
         let health = Arc::new(Health::default());
         health.expect(START);
-        let metrics = Arc::new(Metrics::new(Arc::clone(&clock)));
+        let traces = Traces::from_environment()?.map(Arc::new);
+        let metrics = Arc::new(Metrics::new(Arc::clone(&clock)).with_traces(traces));
         let store = store(config, &clock)?;
         let amqp = amqp(config, &store, &clock, &health, &metrics);
         let kafka = kafka(config, &store, &clock, &health, &metrics)?;
@@ -111,6 +113,12 @@ impl Parts {
         let identity = broker.identity().await.map_err(|why| format!("{name}: {why}"))?;
         let bound = self.store.bind(broker.kind(), &identity).await;
         bound.map_err(|error| error.to_string())
+    }
+
+    /// Sends the last spans, where there are any.
+    pub(super) async fn close_traces(&self) {
+        let Some(traces) = self.metrics.traces().cloned() else { return };
+        let _ = tokio::task::spawn_blocking(move || traces.close()).await;
     }
 
     /// For `xdelay check`: looks at store and brokers.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, ready};
+use futures_util::stream::{StreamExt, iter};
 
 use crate::broker::Broker;
 use crate::dead::{self, DeadMax};
@@ -17,6 +18,8 @@ use crate::store::Store;
 /// Between two looks while something is bad, and while nothing is.
 const LOOK_WHEN_BAD: Duration = Duration::from_secs(2);
 const LOOK_WHEN_GOOD: Duration = Duration::from_secs(15);
+/// Destinations that are counted at a time.
+const AT_ONCE: usize = 8;
 
 /// What is looked at.
 pub struct Watched {
@@ -40,16 +43,15 @@ impl Watched {
 
     /// Whether a destination has too many. A store that does not answer says so itself.
     async fn look_at_the_dead(&self) -> Vec<Finding> {
-        let mut findings = Vec::new();
         if self.dead_max.is_none() {
-            return findings;
+            return Vec::new();
         }
-        for destination in self.store.destinations().await.unwrap_or_default() {
-            if let Ok(census) = self.store.census(&destination).await {
-                findings.extend(dead::finding(self.dead_max, &destination, census.dead));
-            }
-        }
-        findings
+        let all = self.store.destinations().await.unwrap_or_default();
+        let looks = all.into_iter().map(|destination| async move {
+            let census = self.store.census(&destination).await.ok()?;
+            dead::finding(self.dead_max, &destination, census.dead)
+        });
+        iter(looks).buffered(AT_ONCE).filter_map(ready).collect().await
     }
 }
 

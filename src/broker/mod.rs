@@ -201,3 +201,16 @@ pub enum NotReleased {
     /// without a majority can do this to its own messages alone.
     Unconfirmed(Reason),
 }
+
+impl NotReleased {
+    /// Why, in words.
+    pub fn reason(&self) -> &Reason {
+        match self {
+            Self::Refused(reason)
+            | Self::Hopeless(reason)
+            | Self::Waiting(reason)
+            | Self::Late(reason)
+            | Self::Unconfirmed(reason) => reason,
+        }
+    }
+}

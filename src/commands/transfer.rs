@@ -90,7 +90,11 @@ pub(super) fn import(config: &Config) -> anyhow::Result<ExitCode> {
             let line = line.context("stdin cannot be read")?;
             let moved = transfer::from_line(&line)
                 .map_err(|why| anyhow::anyhow!("line {}: {why}", number + 1))?;
-            match park(&*store, &moved).await? {
+            let came = park(&*store, &moved).await?;
+            if moved.attempts > 0 && !matches!(came, Came::AfterAnother) {
+                restore(&*store, &moved).await?;
+            }
+            match came {
                 Came::In => parked += 1,
                 Came::Before => known += 1,
                 Came::AfterAnother => {
@@ -146,6 +150,16 @@ async fn park(store: &dyn Steer, moved: &Moved) -> anyhow::Result<Came> {
         store.steer(destination, &Step::Bury(reason), &[found.seen.handle()]).await?;
     }
     Ok(Came::In)
+}
+
+/// What was tried elsewhere is not tried as often again. Also for what is there already: an import
+/// may have been cut off in between.
+async fn restore(store: &dyn Steer, moved: &Moved) -> anyhow::Result<()> {
+    let name = Name::Uid(moved.message.uid.clone());
+    if let Some(found) = store.find(&moved.destination, &name).await? {
+        store.restore(&moved.destination, &found.seen.handle(), moved.attempts).await?;
+    }
+    Ok(())
 }
 
 fn on_store<W>(config: &Config, work: impl FnOnce(Arc<dyn Steer>) -> W) -> anyhow::Result<ExitCode>

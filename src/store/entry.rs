@@ -8,8 +8,16 @@ use crate::message::{Message, ProducerId, Reason, Uid};
 
 use super::proof::{Buried, Parked, Secured};
 
+/// [`NOT_YOURS`] as a literal, which can be put in front of a script too.
+macro_rules! not_yours {
+    () => {
+        "its x-delay-id names a message of another user-id"
+    };
+}
+pub(super) use not_yours;
+
 /// Why a message is buried that may not replace the one of its id.
-pub const NOT_YOURS: &str = "its x-delay-id names a message of another user-id";
+pub const NOT_YOURS: &str = not_yours!();
 
 /// Who asks to park a message, and so to replace the one that has its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

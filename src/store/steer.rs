@@ -227,6 +227,16 @@ pub trait Steer: Store {
         whom: &[Handle],
     ) -> Result<Vec<Steered>, Error>;
 
+    /// Gives what is parked or dead the attempts that were counted in another store: never fewer
+    /// than it has. Answers whether it is here to be given them, when that is as durable as a park
+    /// would be.
+    async fn restore(
+        &self,
+        destination: &Destination,
+        whom: &Handle,
+        attempts: u32,
+    ) -> Result<bool, Error>;
+
     /// How many are parked until each of these instants, which ascend; to the second at least, at a
     /// cost that does not grow with the backlog.
     async fn backlog(&self, destination: &Destination, until: &[UnixMs])

@@ -30,8 +30,15 @@ struct Line {
     /// Of what is dead: why.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// How often its release failed by its own fault; earlier versions left it out.
+    #[serde(default, skip_serializing_if = "is_none")]
+    attempts: u32,
     /// The envelope, base64.
     envelope: String,
+}
+
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Writes a message that was found; `None` while a replica is releasing it.
@@ -54,6 +61,7 @@ pub fn to_line(
         uid: message.uid.to_string(),
         due: found.seen.due,
         reason,
+        attempts: found.seen.attempts,
         envelope: STANDARD.encode(envelope::pack(message)),
     };
     Ok(serde_json::to_string(&line).ok())
@@ -70,6 +78,8 @@ pub struct Moved {
     pub due: UnixMs,
     /// Why it is dead, if it is.
     pub reason: Option<String>,
+    /// How often its release failed by its own fault.
+    pub attempts: u32,
 }
 
 impl Moved {
@@ -102,7 +112,8 @@ pub fn from_line(line: &str) -> Result<Moved, String> {
     let uid = Uid::parse(&line.uid).ok_or("its uid is none")?;
     let packed = STANDARD.decode(&line.envelope).map_err(|error| error.to_string())?;
     let message = envelope::unpack(uid, Bytes::from(packed)).map_err(|fault| fault.to_string())?;
-    Ok(Moved { destination, message, due: line.due, reason: line.reason })
+    let Line { due, reason, attempts, .. } = line;
+    Ok(Moved { destination, message, due, reason, attempts })
 }
 
 fn priority(message: &Message) -> u8 {

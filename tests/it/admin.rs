@@ -1,5 +1,6 @@
 //! The admin API of the real binary, on either store, in front of a real RabbitMQ.
 
+mod openapi;
 mod safety;
 mod slow;
 mod steering;
@@ -244,6 +245,7 @@ async fn a_bad_request_says_what_would_be_good(stage: Stage) {
         ("GET", "/v1/messages?state=asleep".to_owned(), None, 400, "`parked`, `leased` or `dead`"),
         ("GET", "/v1/messages?stat=dead".to_owned(), None, 400, "unknown field `stat`"),
         ("GET", "/v1/messages?limit=0".to_owned(), None, 400, "from 1 to 500"),
+        ("GET", "/v1/messages?due_to=9223372036854775808".to_owned(), None, 400, "at most 9223372"),
         ("GET", "/v1/messages?cursor=x".to_owned(), None, 400, "cursor"),
         ("GET", "/v1/messages?destination=nope".to_owned(), None, 404, orders.as_str()),
         ("GET", "/v1/messages/nobody".to_owned(), None, 404, "`nobody`"),

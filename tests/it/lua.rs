@@ -35,7 +35,7 @@ macro_rules! reading_script {
 }
 
 const PARK: (&str, &[&str]) = (
-    reading_script!("park"),
+    concat!("local NOT_YOURS = 'not theirs'\n", reading_script!("park")),
     &["due", "lease", "dead", "msg", "meta", "ids", "seq", "mark", "gone"],
 );
 const CLAIM: (&str, &[&str]) =
@@ -53,6 +53,7 @@ const RESCHEDULE: (&str, &[&str]) = (script!("reschedule"), &["due", "lease", "d
 const REVIVE: (&str, &[&str]) =
     (reading_script!("revive"), &["due", "lease", "dead", "msg", "meta", "ids"]);
 const WITHDRAW: (&str, &[&str]) = (script!("withdraw"), &["due", "lease", "dead", "meta"]);
+const RESTORE: (&str, &[&str]) = (script!("restore"), &["due", "dead", "meta"]);
 const BACKLOG: (&str, &[&str]) = (script!("backlog"), &["due"]);
 
 /// A due that has come, and one that has not.

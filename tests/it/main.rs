@@ -12,6 +12,7 @@
 //! | `fidelity` | what a message looks like after it was held back |
 //! | `capture` | topology: declaring, checking, rescuing, setting aside |
 //! | `end_to_end` | the binary, a foreign client, a real broker and store |
+//! | `traces` | spans of captures and releases, as a collector gets them |
 //! | `user_id` | who may change what is parked, as RabbitMQ knows users |
 //! | `proxy` | clients that change nothing but the URL |
 //! | `least_rights` | as users that may do what the README says, and nothing more |
@@ -59,5 +60,6 @@ mod seeds;
 mod store_contract;
 mod support;
 mod tls;
+mod traces;
 mod user_id;
 mod versions;

@@ -1,7 +1,7 @@
 //! A model of the protocol: the real loops of two replicas between a store and a broker in memory, on a
 //! clock that stands still, through every mishap between two calls.
 //!
-//! Every call to the store or the broker passes a [gate](gate), which may lose it, lose its answer,
+//! Every call to the store or the broker, an operator's included, passes a [gate](gate), which may lose it, lose its answer,
 //! hold up either beyond the lease, or end the replica before or after it. A [story](story) says what
 //! producers and operators do and what becomes of which call. When it is told all faults end, time runs
 //! on, and the [invariants](crate::support::invariants) are held against what was seen.
@@ -15,6 +15,7 @@
 mod broker;
 mod exhaustive;
 mod gate;
+mod operator;
 mod random;
 mod scene;
 mod store;

@@ -335,6 +335,16 @@ impl Steer for EmbeddedStore {
         .await
     }
 
+    async fn restore(
+        &self,
+        destination: &Destination,
+        whom: &Handle,
+        attempts: u32,
+    ) -> Result<bool, Error> {
+        let whom = whom.clone();
+        self.on(destination, move |page, room, _| steer::restore(page, room, &whom, attempts)).await
+    }
+
     async fn backlog(
         &self,
         destination: &Destination,

@@ -1,5 +1,5 @@
 //! What an operator sees in the file, and how they change it. The same steps as the scripts `list`,
-//! `find`, `cancel`, `reschedule`, `revive` and `withdraw` in `lua/`.
+//! `find`, `cancel`, `reschedule`, `revive`, `withdraw` and `restore` in `lua/`.
 
 use bytes::Bytes;
 
@@ -124,4 +124,23 @@ pub(super) fn steer(
         (Step::Revive(_), State::Parked) => Ok(Steered::IsParked),
         (_, State::Dead) => Ok(Steered::IsDead),
     }
+}
+
+/// Gives a message that is parked or dead at least these attempts.
+pub(super) fn restore(
+    page: &mut Page<'_>,
+    room: Room,
+    handle: &Handle,
+    attempts: u32,
+) -> Result<bool> {
+    let uid = handle.uid.as_bytes();
+    let Some(record) = page.record(room, uid)?.filter(|it| it.state != State::Leased) else {
+        return Ok(false);
+    };
+    if attempts > record.attempts {
+        // What was tried may have been delivered, as in Redis.
+        let tried = Record { attempts, leased_before: true, ..record.clone() };
+        page.put_anew(room, uid, &record, &tried)?;
+    }
+    Ok(true)
 }

@@ -10,6 +10,7 @@ use super::link::{Link, server_error, unavailable};
 use super::server::{Barrier, barrier_holds};
 use crate::config::Durability;
 use crate::store::Error;
+use crate::store::entry::not_yours;
 
 /// How long a barrier may wait, below the time an answer may take.
 const BARRIER_MS: u64 = 3_000;
@@ -33,12 +34,13 @@ macro_rules! guarded {
     };
 }
 
-/// One that also reads envelopes.
+/// One that also reads envelopes, and knows these words of ours.
 macro_rules! reading {
-    ($name:literal) => {
+    ($name:literal $(, $word:ident = $text:expr)*) => {
         Script::new(
             $name,
             concat!(
+                $("local ", stringify!($word), " = '", $text, "'\n",)*
                 include_str!("../../../lua/guard.lua"),
                 include_str!("../../../lua/envelope.lua"),
                 include_str!(concat!("../../../lua/", $name, ".lua"))
@@ -63,13 +65,14 @@ pub(super) struct Scripts {
     pub reschedule: Script,
     pub revive: Script,
     pub withdraw: Script,
+    pub restore: Script,
     pub pause: Script,
 }
 
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
-            park: reading!("park"),
+            park: reading!("park", NOT_YOURS = not_yours!()),
             claim: guarded!("claim"),
             settle: guarded!("settle"),
             postpone: guarded!("postpone"),
@@ -83,6 +86,7 @@ impl Scripts {
             reschedule: guarded!("reschedule"),
             revive: reading!("revive"),
             withdraw: guarded!("withdraw"),
+            restore: guarded!("restore"),
             pause: guarded!("pause"),
         }
     }

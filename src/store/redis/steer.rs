@@ -199,6 +199,24 @@ impl Steer for RedisStore {
         Ok(steered)
     }
 
+    async fn restore(
+        &self,
+        destination: &Destination,
+        whom: &Handle,
+        attempts: u32,
+    ) -> Result<bool, Error> {
+        let super::Settings { durability, min_replicas, .. } = self.settings;
+        let mut buckets = self.buckets(destination).into_iter();
+        let Some((_, bucket)) = buckets.find(|(slice, _)| *slice == whom.slice) else {
+            return Ok(false);
+        };
+        let restore = &self.scripts.restore;
+        let mut call = restore.call(&[&bucket.due, &bucket.dead, &bucket.meta]);
+        call.arg(whom.uid.as_bytes()).arg(attempts);
+        let answer = restore.run_durably(&self.parks, call, durability, min_replicas).await?;
+        Ok(*bytes("restore", Some(answer))? == *b"a")
+    }
+
     async fn backlog(
         &self,
         destination: &Destination,

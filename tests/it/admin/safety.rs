@@ -19,7 +19,7 @@ pub fn first_event(address: &str) -> String {
 }
 
 /// A token file, gone with its directory.
-fn token_in(directory: &std::path::Path, name: &str, token: &str) -> String {
+pub fn token_in(directory: &std::path::Path, name: &str, token: &str) -> String {
     let path = directory.join(name);
     std::fs::write(&path, format!("{token}\n")).expect("written");
     path.to_string_lossy().into_owned()

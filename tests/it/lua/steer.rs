@@ -217,3 +217,18 @@ async fn backlog_counts_until_each_instant() {
     let answer = bucket.run(BACKLOG, &["999", "1000", "2000"]).await;
     assert_eq!(every(&answer, 0, 1), ["0", "1", "3"]);
 }
+
+#[tokio::test]
+async fn restore_gives_attempts_back_and_moves_nothing() {
+    let mut bucket = one_of_each().await;
+    bucket.run(PARK, &park("q", "", FUTURE)).await;
+    bucket.run(WITHDRAW, &["not wanted", "p"]).await;
+    let asked = ["p", "3", "q", "2", "l", "1", "nobody", "1"];
+    let answer = bucket.run_twice(RESTORE, &asked).await;
+    assert_eq!(letters(&answer), "aauu");
+    bucket.run(RESTORE, &["q", "1"]).await;
+    for (uid, state, meta) in [("p", "d", "3 0 not wanted"), ("q", "p", "2 0")] {
+        let found = every(&bucket.run(FIND, &[uid, ""]).await, 0, 1);
+        assert_eq!((&*found[0], &*found[3]), (state, meta), "{uid}");
+    }
+}

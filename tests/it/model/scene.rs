@@ -76,6 +76,26 @@ pub const SCENES: &[Scene] = &[
         ends: &["m1 delivered"],
     },
     Scene {
+        name: "an operator cancels one and puts off the other while they are released",
+        steps: &[
+            at_once(publish(Some(0), 20)),
+            at_once(publish(None, 20)),
+            later(22, steer(Steering::Cancel)),
+            at_once(Steer { which: 1, how: Steering::Reschedule(200) }),
+        ],
+        ends: &["m1 delivered", "m2 delivered"],
+    },
+    Scene {
+        name: "an operator revives one whose id is published anew",
+        steps: &[
+            at_once(RefuseNext(Refusal::Hopeless)),
+            at_once(publish(Some(0), 20)),
+            later(100, publish(Some(0), 60)),
+            at_once(steer(Steering::Revive)),
+        ],
+        ends: &["m1 dead", "m2 delivered"],
+    },
+    Scene {
         name: "one is refused until it is buried, what is nonsense is buried at once",
         steps: &[
             at_once(PublishNonsense),

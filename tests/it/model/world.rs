@@ -25,6 +25,7 @@ use xdelay::store::{Seen, Start, State, Steer, Step as Steer_, Store};
 
 use super::broker::{GatedBroker, Turn};
 use super::gate::{Gate, Plan};
+use super::operator::Operator;
 use super::store::GatedStore;
 use super::story::{Deed, Refusal, Steering, Step, Story};
 use crate::support::invariants::{self, Event, History, Terms};
@@ -52,6 +53,8 @@ struct World {
     replicas: [Option<Replica>; 2],
     /// When those that are away come back.
     back: [Option<Instant>; 2],
+    /// Those who wait for an answer.
+    operators: JoinSet<()>,
     published: usize,
 }
 
@@ -144,6 +147,7 @@ impl World {
             turn: watch::Sender::new((0, 0)),
             replicas: [None, None],
             back: [None, None],
+            operators: JoinSet::new(),
             published: 0,
         };
         (0..2).for_each(|which| world.start(which));
@@ -151,8 +155,7 @@ impl World {
     }
 
     fn start(&mut self, which: usize) {
-        let (plan, time) = (Arc::clone(&self.plan), self.time);
-        let gate = Gate { plan, replica: which, begin: self.begin, time };
+        let gate = self.gate(which);
         let store: Arc<dyn Store> = Arc::new(GatedStore {
             witness: Arc::clone(&self.witness),
             embedded: Arc::clone(&self.embedded),
@@ -170,6 +173,11 @@ impl World {
         if self.replicas[self.turn.borrow().0].is_none() {
             self.hand_over(which);
         }
+    }
+
+    /// The way to a replica, and from it.
+    fn gate(&self, replica: usize) -> Gate {
+        Gate { plan: Arc::clone(&self.plan), replica, begin: self.begin, time: self.time }
     }
 
     /// The broker gives captures to this replica, beginning with what is not acked.
@@ -273,7 +281,8 @@ impl World {
         all
     }
 
-    async fn steer(&self, which: u8, how: Steering) {
+    /// Somebody asks for it; what comes of that is seen while the story goes on.
+    async fn steer(&mut self, which: u8, how: Steering) {
         let all = self.all_seen().await;
         if all.is_empty() {
             return;
@@ -286,7 +295,10 @@ impl World {
             Steering::Bury => Steer_::Bury(Reason::new("model", "an operator wants it so")),
             Steering::Revive => Steer_::Revive(None),
         };
-        let _ = self.witness.steer(&orders(), &step, &[whom]).await.expect("an answer");
+        let first = usize::from(which) % 2;
+        let gates = [self.gate(first), self.gate(1 - first)];
+        let operator = Operator { witness: Arc::clone(&self.witness), gates };
+        self.operators.spawn(operator.ask(orders(), step, whom));
     }
 
     /// Notes what was acked, and what a crash would lose now.
@@ -323,7 +335,11 @@ impl World {
             self.pass(Duration::from_millis(100)).await;
             let parked = self.witness.first(&orders(), State::Parked).await;
             let leased = self.witness.first(&orders(), State::Leased).await;
-            if self.broker.unacked() == 0 && parked.or(leased).is_none() {
+            while let Some(answered) = self.operators.try_join_next() {
+                answered.expect("an operator asks to the end");
+            }
+            let at_rest = self.broker.unacked() == 0 && self.operators.is_empty();
+            if at_rest && parked.or(leased).is_none() {
                 break;
             }
         }

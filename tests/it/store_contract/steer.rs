@@ -21,6 +21,7 @@ promises! {
     a_dead_message_is_revived_unless_another_has_its_id,
     a_parked_message_can_be_buried,
     what_is_leased_is_left_to_its_holder,
+    attempts_counted_elsewhere_are_given_back,
     a_paused_destination_keeps_what_is_due,
     the_backlog_is_counted_until_any_instant,
 }
@@ -258,4 +259,24 @@ async fn what_a_half_paused_destination_hands_out_is_not_said_to_be_paused() {
     assert_eq!(gone, 1);
     let claim = store.claim(&orders(), limit(50)).await.expect("a claim");
     assert!(!claim.paused && !claim.leases.is_empty());
+}
+
+async fn attempts_counted_elsewhere_are_given_back(stage: Stage) {
+    let (parked, dead) =
+        (stage.parked(None, When::At(FAR)).await, stage.parked(None, When::At(FAR)).await);
+    stage.step(Step::Bury(Reason::new("test", "a wrong price")), &dead).await;
+    for (attempts, then) in [(3, 3), (3, 3), (2, 3), (5, 5)] {
+        for uid in [&parked, &dead] {
+            let handle = stage.handle(uid).await;
+            let given = stage.store.restore(&orders(), &handle, attempts).await.expect("an answer");
+            let seen = stage.find(Name::Uid(uid.clone())).await.expect("it is there").seen;
+            assert_eq!((given, seen.attempts), (true, then), "{attempts}");
+        }
+    }
+    let seen = stage.find(Name::Uid(dead.clone())).await.expect("it is there").seen;
+    assert_eq!((seen.state, seen.reason.as_deref()), (State::Dead, Some("a wrong price")));
+    // What was tried may have been delivered, and what is gone is given nothing.
+    let gone = stage.handle(&parked).await;
+    assert_eq!(stage.step(Step::Cancel, &parked).await, Steered::CancelledLeased);
+    assert!(!stage.store.restore(&orders(), &gone, 9).await.expect("an answer"));
 }

@@ -365,6 +365,15 @@ impl Steer for Witness {
         Ok(steered)
     }
 
+    async fn restore(
+        &self,
+        destination: &Destination,
+        whom: &Handle,
+        attempts: u32,
+    ) -> Result<bool, Error> {
+        self.store.restore(destination, whom, attempts).await
+    }
+
     async fn backlog(&self, destination: &Destination, until: &[u64]) -> Result<Vec<u64>, Error> {
         self.store.backlog(destination, until).await
     }
