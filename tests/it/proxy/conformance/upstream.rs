@@ -1,7 +1,7 @@
 //! The cases of the plugin's own suite, by the names they have there.
 
-use lapin::ExchangeKind;
-use lapin::options::{ExchangeBindOptions, ExchangeDeclareOptions};
+use lapin::options::{BasicPublishOptions, ExchangeBindOptions, ExchangeDeclareOptions};
+use lapin::{BasicProperties, ExchangeKind};
 
 use super::{Bench, NOTHING, Row, Scene, bind, declare, delay, look, publish, queue};
 use crate::support::rabbit::{Inbox, Rabbit, table, text};
@@ -120,18 +120,35 @@ async fn routed(bench: &Bench, kind: &str, bindings: &[&str], keys: &[&str]) -> 
 
 /// Publishes with these delays and sees in what order they come.
 async fn sorted(client: &Rabbit, exchange: &str, mut inbox: Inbox, delays: &[i32]) -> String {
-    send(client, exchange, delays).await;
+    send(client, exchange, delays, delay).await;
     in_order(&mut inbox, delays).await
 }
 
-async fn send(client: &Rabbit, exchange: &str, delays: &[i32]) {
+/// All at once, and only after one that has made whatever the first delayed message needs: delays
+/// that begin at different times would come in another order.
+async fn send(
+    client: &Rabbit,
+    exchange: &str,
+    delays: &[i32],
+    asking: impl Fn(i32) -> BasicProperties,
+) {
+    client.publish_with_key(exchange, "key", asking(1), b"0").await;
+    let mut sent = Vec::new();
     for ms in delays {
-        client.publish_with_key(exchange, "key", delay(*ms), ms.to_string().as_bytes()).await;
+        let (exchange, options) = (exchange.into(), BasicPublishOptions::default());
+        let body = ms.to_string();
+        let (key, body) = ("key".into(), body.as_bytes());
+        let publish = client.channel.basic_publish(exchange, key, options, body, asking(*ms));
+        sent.push(publish.await.expect("sent"));
+    }
+    for confirm in sent {
+        confirm.await.expect("confirmed");
     }
 }
 
 async fn in_order(inbox: &mut Inbox, delays: &[i32]) -> String {
     let mut expected = delays.to_vec();
+    expected.push(0);
     expected.sort_unstable();
     let mut found = Vec::new();
     while found.len() < expected.len()
@@ -177,7 +194,7 @@ async fn restarted(bench: &Bench, delays: &[i32], down: std::ops::Range<u64>) ->
     }
     let own = Bench::new().await;
     let Scene { client, name } = own.exchange("direct").await;
-    send(&client, &name, delays).await;
+    send(&client, &name, delays, delay).await;
     {
         let mut sidecar = own.sidecar.as_ref().expect("xdelay").lock().await;
         assert!(sidecar.stop().await);
@@ -191,10 +208,7 @@ async fn restarted(bench: &Bench, delays: &[i32], down: std::ops::Range<u64>) ->
 async fn texts(bench: &Bench) -> String {
     let Scene { client, name } = bench.exchange("direct").await;
     let mut inbox = client.consume(&name).await;
-    for ms in DELAYS {
-        let ms = ms.to_string();
-        let sent = super::with_headers([("x-delay", text(&ms))]);
-        let _ = publish(&client.channel, &name, "key", sent, ms.as_bytes()).await;
-    }
+    let texts = |ms: i32| super::with_headers([("x-delay", text(&ms.to_string()))]);
+    send(&client, &name, &DELAYS, texts).await;
     in_order(&mut inbox, &DELAYS).await
 }
