@@ -5,6 +5,7 @@
 //! | `lua` | each script alone: seed, run, compare the whole keyspace |
 //! | `store_contract` | the promises of `Store`, on every store there is |
 //! | `redis_faults` | what can befall a Redis |
+//! | `redis_cluster` | the promises of `Store` on a Redis Cluster, and what can befall one |
 //! | `embedded_faults` | what can befall the file of the embedded store |
 //! | `broker_contract` | the promises of `Broker`, on every broker there is |
 //! | `loops` | intake, release and recover, with faults at exact moments |
@@ -51,6 +52,7 @@ mod operator;
 mod page;
 mod pages;
 mod proxy;
+mod redis_cluster;
 mod redis_faults;
 mod seeds;
 mod store_contract;

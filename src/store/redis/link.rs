@@ -10,10 +10,13 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError, Value};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind, Value,
+};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::sentinel::Sentinels;
 use super::server::Server;
 use crate::store::Error;
 
@@ -24,8 +27,15 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
-    client: Client,
+    end: End,
     live: Mutex<Option<Live>>,
+}
+
+/// Whom a connection is made to.
+enum End {
+    Server(Client),
+    /// Whoever is the master then.
+    Master(Sentinels),
 }
 
 #[derive(Clone)]
@@ -35,14 +45,18 @@ pub(super) struct Live {
 }
 
 impl Link {
+    /// A link to one server. Connects to nothing yet.
+    ///
     /// # Errors
-    /// When the URL is none that redis-rs can read. Connects to nothing yet.
-    pub(super) fn new(url: &str) -> Result<Self, Error> {
-        let unreadable = |error: RedisError| {
-            Error::Unavailable(format!("redis.url cannot be used: {}", category(&error)))
-        };
-        let info = url.into_connection_info().map_err(unreadable)?.set_tcp_settings(tcp());
-        Ok(Self { client: Client::open(info).map_err(unreadable)?, live: Mutex::new(None) })
+    /// When redis-rs cannot use this address.
+    pub(super) fn to(server: ConnectionInfo) -> Result<Self, Error> {
+        let client = Client::open(server).map_err(|error| unusable(&error))?;
+        Ok(Self { end: End::Server(client), live: Mutex::new(None) })
+    }
+
+    /// A link to the master that sentinels name whenever it is made.
+    pub(super) fn behind(sentinels: Sentinels) -> Self {
+        Self { end: End::Master(sentinels), live: Mutex::new(None) }
     }
 
     /// The live connection, made now when there is none.
@@ -51,23 +65,12 @@ impl Link {
         if let Some(live) = live.as_ref() {
             return Ok(live.clone());
         }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_WITHIN))
-            .set_response_timeout(Some(ANSWER_WITHIN));
-        let connect = async {
-            let mut connection =
-                self.client.get_multiplexed_async_connection_with_config(&config).await?;
-            let server = Server::inspect(&mut connection).await?;
-            Ok::<_, RedisError>((connection, server))
+        let made = match &self.end {
+            End::Server(client) => connect(client).await?,
+            End::Master(sentinels) => sentinels.connect().await?,
         };
-        let (connection, server) = match timeout(CONNECT_WITHIN + ANSWER_WITHIN, connect).await {
-            Ok(Ok(connected)) => connected,
-            Ok(Err(error)) => return Err(unavailable(&error)),
-            Err(_) => return Err(Error::Unavailable("no answer while connecting".into())),
-        };
-        let server = Arc::new(server);
-        *live = Some(Live { connection, server });
-        live.clone().ok_or_else(|| Error::Unavailable("gone again".into()))
+        *live = Some(made.clone());
+        Ok(made)
     }
 
     /// Looks at the server anew, for settings may change while a connection lasts.
@@ -115,10 +118,10 @@ impl Link {
     }
 
     async fn drop_if_useless(&self, error: &RedisError) {
-        use redis::{ErrorKind, ServerErrorKind as Server};
+        use ServerErrorKind as Kind;
         let moved_on = matches!(
             error.kind(),
-            ErrorKind::Server(Server::ReadOnly | Server::MasterDown | Server::BusyLoading)
+            ErrorKind::Server(Kind::ReadOnly | Kind::MasterDown | Kind::BusyLoading)
         );
         if moved_on || error.is_timeout() || error.is_unrecoverable_error() {
             *self.live.lock().await = None;
@@ -126,10 +129,26 @@ impl Link {
     }
 }
 
+/// Makes a connection, and looks at who answers.
+pub(super) async fn connect(client: &Client) -> Result<Live, Error> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECT_WITHIN))
+        .set_response_timeout(Some(ANSWER_WITHIN));
+    let connect = async {
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let server = Server::inspect(&mut connection).await?;
+        Ok::<_, RedisError>(Live { connection, server: Arc::new(server) })
+    };
+    match timeout(CONNECT_WITHIN + ANSWER_WITHIN, connect).await {
+        Ok(connected) => connected.map_err(|error| unavailable(&error)),
+        Err(_) => Err(Error::Unavailable("no answer while connecting".into())),
+    }
+}
+
 /// A connection that is given up must not deliver later what it still holds: a park that arrives
 /// after a cancel on the next connection would bring back what was cancelled. So closing discards
 /// what was not sent, and the kernel gives up before we do.
-fn tcp() -> TcpSettings {
+pub(super) fn tcp() -> TcpSettings {
     let settings = TcpSettings::default().set_nodelay(true).set_linger_time(Duration::ZERO);
     #[cfg(target_os = "linux")]
     let settings = settings.set_user_timeout(ANSWER_WITHIN - Duration::from_secs(1));
@@ -146,7 +165,18 @@ pub(super) fn server_error(value: &Value) -> Option<RedisError> {
 
 /// An error in words that hold no secret: redis-rs's own texts may quote the URL.
 pub(super) fn unavailable(error: &RedisError) -> Error {
-    Error::Unavailable(category(error))
+    let why = category(error);
+    Error::Unavailable(match error.kind() {
+        ErrorKind::Server(ServerErrorKind::Moved) => {
+            format!("{why}: this is a node of a Redis Cluster, write redis.url as redis-cluster://")
+        }
+        _ => why,
+    })
+}
+
+/// An address that redis-rs does not take.
+pub(super) fn unusable(error: &RedisError) -> Error {
+    Error::Unavailable(format!("redis.url cannot be used: {}", category(error)))
 }
 
 fn category(error: &RedisError) -> String {
