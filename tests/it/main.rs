@@ -6,6 +6,7 @@
 //! | `store_contract` | the promises of `Store`, on every store there is |
 //! | `redis_faults` | what can befall a Redis |
 //! | `redis_cluster` | the promises of `Store` on a Redis Cluster, and what can befall one |
+//! | `redis_sentinel` | a master that sentinels name, and its successors |
 //! | `embedded_faults` | what can befall the file of the embedded store |
 //! | `broker_contract` | the promises of `Broker`, on every broker there is |
 //! | `loops` | intake, release and recover, with faults at exact moments |
@@ -54,6 +55,7 @@ mod pages;
 mod proxy;
 mod redis_cluster;
 mod redis_faults;
+mod redis_sentinel;
 mod seeds;
 mod store_contract;
 mod support;

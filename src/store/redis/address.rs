@@ -128,7 +128,7 @@ mod tests {
             panic!("sentinels");
         };
         assert_eq!(sentinels.name(), "mymaster");
-        assert_eq!(places(sentinels.asked()), [("a", 26379), ("b", 7)]);
+        assert_eq!(places(&sentinels.asked()), [("a", 26379), ("b", 7)]);
         assert_eq!(sentinels.master().redis_settings().db(), 2);
         assert_eq!(sentinels.master().redis_settings().password(), Some("pw"));
     }

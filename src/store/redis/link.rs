@@ -28,20 +28,22 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
     end: End,
-    live: Mutex<Option<Live>>,
+    live: Arc<Mutex<Option<Live>>>,
 }
 
 /// Whom a connection is made to.
 enum End {
-    Server(Client),
+    Server(Box<Client>),
     /// Whoever is the master then.
-    Master(Sentinels),
+    Master(Arc<Sentinels>),
 }
 
 #[derive(Clone)]
 pub(super) struct Live {
     pub(super) connection: MultiplexedConnection,
     pub(super) server: Arc<Server>,
+    /// Where it is, when sentinels named it.
+    pub(super) named: Option<Arc<(String, u16)>>,
 }
 
 impl Link {
@@ -51,12 +53,12 @@ impl Link {
     /// When redis-rs cannot use this address.
     pub(super) fn to(server: ConnectionInfo) -> Result<Self, Error> {
         let client = Client::open(server).map_err(|error| unusable(&error))?;
-        Ok(Self { end: End::Server(client), live: Mutex::new(None) })
+        Ok(Self { end: End::Server(Box::new(client)), live: Arc::default() })
     }
 
     /// A link to the master that sentinels name whenever it is made.
     pub(super) fn behind(sentinels: Sentinels) -> Self {
-        Self { end: End::Master(sentinels), live: Mutex::new(None) }
+        Self { end: End::Master(Arc::new(sentinels)), live: Arc::default() }
     }
 
     /// The live connection, made now when there is none.
@@ -67,7 +69,14 @@ impl Link {
         }
         let made = match &self.end {
             End::Server(client) => connect(client).await?,
-            End::Master(sentinels) => sentinels.connect().await?,
+            End::Master(sentinels) => {
+                let made = sentinels.connect().await?;
+                if let Some(named) = &made.named {
+                    let link = Arc::downgrade(&self.live);
+                    tokio::spawn(Arc::clone(sentinels).watch(link, Arc::clone(named)));
+                }
+                made
+            }
         };
         *live = Some(made.clone());
         Ok(made)
@@ -137,7 +146,7 @@ pub(super) async fn connect(client: &Client) -> Result<Live, Error> {
     let connect = async {
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         let server = Server::inspect(&mut connection).await?;
-        Ok::<_, RedisError>(Live { connection, server: Arc::new(server) })
+        Ok::<_, RedisError>(Live { connection, server: Arc::new(server), named: None })
     };
     match timeout(CONNECT_WITHIN + ANSWER_WITHIN, connect).await {
         Ok(connected) => connected.map_err(|error| unavailable(&error)),

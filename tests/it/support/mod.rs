@@ -9,6 +9,7 @@ pub mod rabbit;
 pub mod raw_publisher;
 pub mod redis;
 pub mod redis_cluster;
+pub mod redis_sentinel;
 pub mod sidecar;
 pub mod witness;
 

@@ -65,9 +65,7 @@ impl PrivateCluster {
 
     /// A field of `INFO`.
     pub async fn info(&self, node: u16, field: &str) -> Option<String> {
-        let info: String = self.try_ask(node, "INFO").await.ok()?;
-        let mut lines = info.lines().filter_map(|line| line.trim_end().split_once(':'));
-        lines.find_map(|(key, value)| (key == field).then(|| value.to_owned()))
+        info_of(self.port(node), field).await
     }
 
     pub async fn is_master(&self, node: u16) -> bool {
@@ -122,6 +120,15 @@ impl PrivateCluster {
     }
 }
 
+/// A field of `INFO` of the server on this port, when it answers.
+pub async fn info_of(port: u16, field: &str) -> Option<String> {
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).ok()?;
+    let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+    let info: String = redis::cmd("INFO").query_async(&mut connection).await.ok()?;
+    let mut lines = info.lines().filter_map(|line| line.trim_end().split_once(':'));
+    lines.find_map(|(key, value)| (key == field).then(|| value.to_owned()))
+}
+
 impl Drop for PrivateCluster {
     fn drop(&mut self) {
         let script = format!("{}/redis-cluster", setting("TEST_DEV"));
@@ -130,21 +137,24 @@ impl Drop for PrivateCluster {
 }
 
 /// The first of so many free ports in a row, of a range that nobody else takes ports from.
-fn free_ports(many: u16) -> u16 {
+pub fn free_ports(many: u16) -> u16 {
     static COUNT: AtomicU16 = AtomicU16::new(0);
     const FIRST: u16 = 32_000;
     const LAST: u16 = 32_760;
-    let blocks = (LAST - FIRST) / many;
+    // Blocks of one size, so that none begins inside another.
+    const BLOCK: u16 = 2 * NODES;
+    assert!(many <= BLOCK, "{many} ports in a row");
+    let blocks = (LAST - FIRST) / BLOCK;
     loop {
         let turn = std::process::id() * 7 + u32::from(COUNT.fetch_add(1, Ordering::Relaxed));
-        let first = FIRST + many * (turn % u32::from(blocks)) as u16;
+        let first = FIRST + BLOCK * (turn % u32::from(blocks)) as u16;
         if (first..first + many).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
             return first;
         }
     }
 }
 
-fn run(script: &str, arguments: &[&str]) {
+pub fn run(script: &str, arguments: &[&str]) {
     let path = format!("{}/{script}", setting("TEST_DEV"));
     let output = Command::new(path).env("SERVICES", "native").args(arguments).output();
     let output = output.expect("the script runs");
