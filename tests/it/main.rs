@@ -7,6 +7,7 @@
 //! | `redis_faults` | what can befall a Redis |
 //! | `redis_cluster` | the promises of `Store` on a Redis Cluster, and what can befall one |
 //! | `redis_sentinel` | a master that sentinels name, and its successors |
+//! | `rebucket` | another number of buckets, whatever lies in them and whenever it is ended |
 //! | `embedded_faults` | what can befall the file of the embedded store |
 //! | `broker_contract` | the promises of `Broker`, on every broker there is |
 //! | `loops` | intake, release and recover, with faults at exact moments |
@@ -53,6 +54,7 @@ mod operator;
 mod page;
 mod pages;
 mod proxy;
+mod rebucket;
 mod redis_cluster;
 mod redis_faults;
 mod redis_sentinel;

@@ -15,6 +15,7 @@ mod keys;
 mod link;
 mod masters;
 mod park;
+mod rebucket;
 mod scripts;
 mod sentinel;
 mod server;
@@ -32,6 +33,7 @@ use redis::{Cmd, Value};
 
 use self::keys::{Bucket, Keys};
 use self::masters::Masters;
+pub use self::rebucket::Rebucketed;
 use self::scripts::{Call, Script, Scripts};
 use self::slot::slot_of;
 use super::{
@@ -125,6 +127,13 @@ impl RedisStore {
         Ok(claim)
     }
 
+    async fn recover_slice(&self, bucket: &Bucket) -> Result<Recovery, Error> {
+        let keys = [&bucket.due, &bucket.lease, &bucket.dead, &bucket.meta].map(String::as_str);
+        let mut call = self.scripts.recover.call(&keys);
+        call.arg(CALL_MAX).arg(EXPIRIES_BEFORE_ALONE);
+        answers::recovered(self.scripts.recover.run(&self.rest, call).await?)
+    }
+
     /// Runs one concluding script over a batch, bucket by bucket, some hundred at a time.
     async fn conclude<T: std::fmt::Debug>(
         &self,
@@ -191,11 +200,19 @@ impl Store for RedisStore {
         let buckets = self.settings.buckets.to_string();
         let laid_out = self.fix("buckets", &buckets).await?;
         if laid_out != buckets {
-            return Err(Error::Foreign(format!(
-                "namespace `{}` was laid out with redis.buckets = {laid_out}, not {buckets}: set \
-                 it back, or choose another redis.namespace",
-                self.settings.namespace
-            )));
+            let namespace = &self.settings.namespace;
+            return Err(Error::Foreign(match rebucket::is_unfinished(&laid_out) {
+                Some((from, to)) => format!(
+                    "namespace `{namespace}` is being laid out for {to} buckets instead of {from}, \
+                     or that was ended in the middle: run `xdelay rebucket` with redis.buckets = \
+                     {to} to its end"
+                ),
+                None => format!(
+                    "namespace `{namespace}` was laid out with redis.buckets = {laid_out}, not \
+                     {buckets}: set it back, or stop every xdelay that uses it and run `xdelay \
+                     rebucket`, or choose another redis.namespace"
+                ),
+            }));
         }
         let layout = self.fix("layout", LAYOUT).await?;
         if layout != LAYOUT {
@@ -348,14 +365,7 @@ impl Store for RedisStore {
     async fn recover(&self, destination: &Destination) -> Result<Recovery, Error> {
         let (mut sum, mut failure) = (Recovery::default(), None);
         for (_, bucket) in self.buckets(destination) {
-            let mut call = self.scripts.recover.call(&[
-                &bucket.due,
-                &bucket.lease,
-                &bucket.dead,
-                &bucket.meta,
-            ]);
-            call.arg(CALL_MAX).arg(EXPIRIES_BEFORE_ALONE);
-            match self.scripts.recover.run(&self.rest, call).await.and_then(answers::recovered) {
+            match self.recover_slice(&bucket).await {
                 Ok(found) => {
                     sum.recovered += found.recovered;
                     sum.buried += found.buried;

@@ -66,6 +66,7 @@ pub(super) struct Scripts {
     pub revive: Script,
     pub withdraw: Script,
     pub pause: Script,
+    pub receive: Script,
 }
 
 impl Scripts {
@@ -86,6 +87,7 @@ impl Scripts {
             revive: reading!("revive"),
             withdraw: guarded!("withdraw"),
             pause: guarded!("pause"),
+            receive: guarded!("receive"),
         }
     }
 }
