@@ -27,6 +27,7 @@
 //! | `admin` | what an operator sees and changes over HTTP |
 //! | `page` | the web page, in a real browser |
 //! | `operator` | the sub-commands that talk to a running xdelay |
+//! | `scaling` | the model of docs/scaling.md, held against a simulation |
 //! | `seeds` | what `fuzz/` begins with, without fuzzing |
 //! | `versions` | two versions side by side, and what a newer one parked |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
@@ -58,6 +59,7 @@ mod rebucket;
 mod redis_cluster;
 mod redis_faults;
 mod redis_sentinel;
+mod scaling;
 mod seeds;
 mod store_contract;
 mod support;

@@ -35,7 +35,7 @@ use self::keys::{Bucket, Keys};
 use self::masters::Masters;
 pub use self::rebucket::Rebucketed;
 use self::scripts::{Call, Script, Scripts};
-use self::slot::slot_of;
+pub use self::slot::slot_of;
 use super::{
     Census, Claim, DUE_IN_BOUNDS_MS, EXPIRIES_BEFORE_ALONE, Entry, Error, Limit, Mark, NotDone,
     Origin, Parkings, Postponed, Recovery, Store, Ticket,

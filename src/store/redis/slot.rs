@@ -3,13 +3,14 @@
 //! By the specification of Redis Cluster: CRC16 (XMODEM) of what stands between the first brace
 //! that opens and the first that closes behind it, or of the whole key where that is empty.
 
-/// One of [`SLOTS`].
+/// One of 16 384.
 pub(super) type Slot = u16;
 
 /// How many there are.
 pub(super) const SLOTS: Slot = 16_384;
 
-pub(super) fn slot_of(key: &str) -> Slot {
+/// The slot of a key, below 16 384.
+pub fn slot_of(key: &str) -> u16 {
     crc16(hash_tag(key).as_bytes()) % SLOTS
 }
 
