@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-pub use self::parts::{Parts, store};
+pub use self::parts::{Parts, redis_store, store};
 pub use self::watch::Watched;
 use crate::admin;
 use crate::config::{self, Config};

@@ -194,6 +194,14 @@ pub fn store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<Arc<dyn
             return Ok(Arc::new(EmbeddedStore::open(path, clock)?));
         }
     };
+    Ok(Arc::new(redis_store(redis, clock)?))
+}
+
+/// The one in Redis; nothing connects yet.
+///
+/// # Errors
+/// When its address makes no sense.
+pub fn redis_store(redis: &config::Redis, clock: Arc<StoreClock>) -> anyhow::Result<RedisStore> {
     let settings = Settings {
         url: redis.url.expose(),
         namespace: redis.namespace.clone(),
@@ -201,5 +209,5 @@ pub fn store(config: &Config, clock: &Arc<StoreClock>) -> anyhow::Result<Arc<dyn
         durability: redis.durability,
         min_replicas: redis.min_replicas,
     };
-    Ok(Arc::new(RedisStore::new(settings, clock)?))
+    Ok(RedisStore::new(settings, clock)?)
 }

@@ -4,6 +4,7 @@ mod check;
 mod convert_definitions;
 mod manual;
 mod operator;
+mod rebucket;
 mod run;
 mod topology;
 mod transfer;
@@ -52,6 +53,8 @@ enum Command {
     Export(Settings),
     /// Park what an export wrote, from stdin
     Import(Settings),
+    /// Spread what is parked over as many buckets as redis.buckets says; stop every xdelay before
+    Rebucket(Settings),
     /// Print the completions of a shell
     Completions {
         /// Which shell
@@ -117,6 +120,7 @@ impl Arguments {
             Command::Order(order) => operator::run(self.connection, order),
             Command::Export(settings) => transfer::export(&settings.load()?),
             Command::Import(settings) => transfer::import(&settings.load()?),
+            Command::Rebucket(settings) => rebucket::run(&settings.load()?),
             Command::Completions { shell } => {
                 manual::completions(shell);
                 Ok(ExitCode::SUCCESS)

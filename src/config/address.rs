@@ -3,10 +3,19 @@
 
 use super::{Url, tls, unknown};
 
-const REDIS_SCHEMES: [&str; 4] = ["redis", "rediss", "unix", "redis+unix"];
+const REDIS_SCHEMES: [&str; 8] = [
+    "redis",
+    "rediss",
+    "unix",
+    "redis+unix",
+    "redis-cluster",
+    "rediss-cluster",
+    "redis-sentinel",
+    "rediss-sentinel",
+];
 const AMQP_SCHEMES: [&str; 2] = ["amqp", "amqps"];
 
-/// One server of Redis.
+/// One server of Redis, sentinels with the name of a master, or nodes of a cluster.
 pub(super) fn redis(text: &str) -> Result<Url, String> {
     check_scheme(text, &REDIS_SCHEMES)?;
     let url = Url::parse(text)?;
@@ -38,7 +47,6 @@ pub(super) fn split(text: &str) -> Vec<String> {
     nodes
 }
 
-/// Before the address is taken apart, because a list of sentinels would fail as several hosts.
 fn check_scheme(text: &str, known: &[&str]) -> Result<(), String> {
     let likely = known.first().copied().unwrap_or_default();
     let Some((scheme, _)) = text.trim().split_once("://") else {
@@ -47,11 +55,6 @@ fn check_scheme(text: &str, known: &[&str]) -> Result<(), String> {
     let scheme = scheme.to_ascii_lowercase();
     if known.contains(&scheme.as_str()) {
         return Ok(());
-    }
-    if ["sentinel", "cluster"].iter().any(|kind| scheme.contains(kind)) {
-        return Err("sentinel and cluster addresses are not supported by this version yet; \
-                    name one server, redis://host:6379"
-            .to_owned());
     }
     let near = unknown::nearest(&scheme, known.iter().copied()).unwrap_or(likely);
     let known: Vec<_> = known.iter().map(|scheme| format!("{scheme}://")).collect();
@@ -63,9 +66,22 @@ fn redis_path(url: &Url) -> Result<(), &'static str> {
         let is_path = url.host().is_empty() && url.path().len() > 1;
         return is_path.then_some(()).ok_or("names no socket; write unix:///run/redis.sock");
     }
-    let database = url.path().trim_start_matches('/');
-    if url.host().is_empty() {
+    let mut database = url.path().trim_start_matches('/');
+    if !url.names_every_host() {
         return Err("names no host; write redis://127.0.0.1:6379");
+    }
+    if url.scheme().ends_with("-cluster") {
+        let is_first = database.is_empty() || database == "0";
+        return is_first.then_some(()).ok_or(
+            "names a database, and a cluster has one alone; write redis-cluster://host1,host2",
+        );
+    }
+    if url.scheme().ends_with("-sentinel") {
+        let (master, behind) = database.split_once('/').unwrap_or((database, ""));
+        if master.is_empty() {
+            return Err("names no master; write redis-sentinel://host1,host2/mymaster");
+        }
+        database = behind;
     }
     if !database.is_empty() && database.parse::<u16>().is_err() {
         return Err("has a path that is no database number; write /0");

@@ -29,7 +29,8 @@ pub(super) struct Raw {
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Redis {
-    /// `redis://`, `rediss://` or `unix://`; empty means not named.
+    /// `redis://`, `rediss://` or `unix://`, or one with `-cluster` or `-sentinel`; empty means not
+    /// named.
     pub url: String,
     /// Path of a file that holds the URL.
     pub url_file: String,

@@ -44,8 +44,10 @@ pub(super) fn check(url: &Url, secure: &str) -> Result<(), String> {
     let named = [CA, CERTIFICATE, KEY].map(|name| parameter(&text, name).is_some());
     match named {
         [false, false, false] => Ok(()),
-        _ if url.scheme() != secure => {
-            Err(format!("names certificates but is not encrypted; write {secure}://"))
+        _ if !url.scheme().starts_with(secure) => {
+            let plain = secure.strip_suffix('s').unwrap_or(secure);
+            let kind = url.scheme().strip_prefix(plain).unwrap_or_default();
+            Err(format!("names certificates but is not encrypted; write {secure}{kind}://"))
         }
         [_, true, false] => Err("names a certfile and no keyfile; add &keyfile=<path>".to_owned()),
         [_, false, true] => Err("names a keyfile and no certfile; add &certfile=<path>".to_owned()),
@@ -80,6 +82,7 @@ mod tests {
     fn what_could_have_no_effect_is_refused() {
         for (url, hint) in [
             ("amqp://h?cacertfile=/c", "write amqps://"),
+            ("amqp-x://h?cacertfile=/c", "write amqps-x://"),
             ("amqps://h?certfile=/c", "add &keyfile="),
             ("amqps://h?cacertfile=/c&keyfile=/k", "add &certfile="),
         ] {

@@ -27,8 +27,8 @@ pub struct Url {
     scheme: String,
     user: String,
     password: Option<String>,
-    host: String,
-    port: Option<u16>,
+    /// With their ports. Sentinels and nodes of a cluster may be several.
+    hosts: Vec<(String, Option<u16>)>,
     path: String,
     query: Option<String>,
     fragment: Option<String>,
@@ -54,13 +54,16 @@ impl Url {
         }
         let (credentials, place) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = cut(credentials, ':');
-        let (host, port) = split_port(place)?;
+        let mut places = vec![place];
+        if names_several(scheme) {
+            places = place.split(',').collect();
+        }
+        let places = places.into_iter().map(split_port).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             scheme: scheme.to_ascii_lowercase(),
             user: user.to_owned(),
             password: password.map(str::to_owned),
-            host: host.to_owned(),
-            port,
+            hosts: places.into_iter().map(|(host, port)| (host.to_owned(), port)).collect(),
             path: path.to_owned(),
             query: query.map(str::to_owned),
             fragment: fragment.map(str::to_owned),
@@ -87,7 +90,12 @@ impl Url {
     }
 
     pub(super) fn host(&self) -> &str {
-        &self.host
+        self.hosts.first().map_or("", |(host, _)| host)
+    }
+
+    /// Whether each of its hosts has a name.
+    pub(super) fn names_every_host(&self) -> bool {
+        self.hosts.iter().all(|(host, _)| !host.is_empty())
     }
 
     pub(super) fn path(&self) -> &str {
@@ -109,10 +117,12 @@ impl Url {
     }
 
     fn write(&self, credentials: &str, query: Option<&str>, fragment: Option<&str>) -> String {
-        let mut text = format!("{}://{credentials}{}", self.scheme, self.host);
-        if let Some(port) = self.port {
-            text.push_str(&format!(":{port}"));
-        }
+        let hosts = self.hosts.iter().map(|(host, port)| match port {
+            Some(port) => format!("{host}:{port}"),
+            None => host.clone(),
+        });
+        let hosts = hosts.collect::<Vec<_>>().join(",");
+        let mut text = format!("{}://{credentials}{hosts}", self.scheme);
         text.push_str(&self.path);
         for (mark, part) in [('?', query), ('#', fragment)] {
             if let Some(part) = part {
@@ -122,6 +132,12 @@ impl Url {
         }
         text
     }
+}
+
+/// Whether the address may name several servers: those of a cluster, or sentinels.
+fn names_several(scheme: &str) -> bool {
+    let kind = scheme.split_once('-').map(|(_, kind)| kind.to_ascii_lowercase());
+    matches!(kind.as_deref(), Some("cluster" | "sentinel"))
 }
 
 /// Whether the address is a file: then user and password, if any, stand in the query.

@@ -54,6 +54,9 @@ const REVIVE: (&str, &[&str]) =
     (reading_script!("revive"), &["due", "lease", "dead", "msg", "meta", "ids"]);
 const WITHDRAW: (&str, &[&str]) = (script!("withdraw"), &["due", "lease", "dead", "meta"]);
 const RESTORE: (&str, &[&str]) = (script!("restore"), &["due", "dead", "meta"]);
+const RECEIVE: (&str, &[&str]) =
+    (script!("receive"), &["due", "lease", "dead", "msg", "meta", "ids"]);
+const LEAVE: (&str, &[&str]) = (script!("leave"), &["due", "lease", "dead", "msg", "meta", "ids"]);
 const BACKLOG: (&str, &[&str]) = (script!("backlog"), &["due"]);
 
 /// A due that has come, and one that has not.
@@ -188,6 +191,8 @@ async fn no_script_writes_to_a_bucket_with_a_key_of_the_wrong_type() {
         (RESCHEDULE, vec!["in", "0", "u"]),
         (REVIVE, vec!["own", "0", "u", ""]),
         (WITHDRAW, vec!["why", "u"]),
+        (RECEIVE, vec!["due", "u", "1", "body", "", ""]),
+        (LEAVE, vec!["u", ""]),
     ] {
         // A pause is a key that is there, whatever it holds.
         for key in script.1.iter().filter(|key| **key != "paused") {

@@ -5,6 +5,9 @@
 //! | `lua` | each script alone: seed, run, compare the whole keyspace |
 //! | `store_contract` | the promises of `Store`, on every store there is |
 //! | `redis_faults` | what can befall a Redis |
+//! | `redis_cluster` | the promises of `Store` on a Redis Cluster, and what can befall one |
+//! | `redis_sentinel` | a master that sentinels name, and its successors |
+//! | `rebucket` | another number of buckets, whatever lies in them and whenever it is ended |
 //! | `embedded_faults` | what can befall the file of the embedded store |
 //! | `broker_contract` | the promises of `Broker`, on every broker there is |
 //! | `loops` | intake, release and recover, with faults at exact moments |
@@ -27,6 +30,7 @@
 //! | `admin` | what an operator sees and changes over HTTP |
 //! | `page` | the web page, in a real browser |
 //! | `operator` | the sub-commands that talk to a running xdelay |
+//! | `scaling` | the model of docs/scaling.md, held against a simulation |
 //! | `seeds` | what `fuzz/` begins with, without fuzzing |
 //! | `versions` | two versions side by side, and what a newer one parked |
 //! | `command` | `check`, `topology` and refusals, as an operator meets them |
@@ -55,7 +59,11 @@ mod operator;
 mod page;
 mod pages;
 mod proxy;
+mod rebucket;
+mod redis_cluster;
 mod redis_faults;
+mod redis_sentinel;
+mod scaling;
 mod seeds;
 mod store_contract;
 mod support;

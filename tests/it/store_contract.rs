@@ -15,11 +15,18 @@ macro_rules! promises {
                 super::$promise(super::Stage::embedded()).await;
             })*
         }
+        /// All of them, one after another, each on a namespace of its own on this Redis.
+        pub async fn every_promise_at(url: &str) {
+            $(
+                eprintln!("{}", stringify!($promise));
+                $promise(Stage::at(url)).await;
+            )*
+        }
     };
 }
 
-mod owner;
-mod steer;
+pub mod owner;
+pub mod steer;
 
 mod mark;
 
@@ -46,7 +53,7 @@ use self::mark::{
     what_is_read_again_is_parked_no_second_time_even_after_its_release,
 };
 use super::support::invariants::{self, Delivery, Event, Terms};
-use super::support::redis::{connection, open, store, store_with};
+use super::support::redis::{connection, open, settings, store, store_with};
 use super::support::witness::{Log, Witness};
 use super::support::{body, eventually, eventually_is};
 
@@ -87,6 +94,11 @@ impl Stage {
     fn redis() -> Self {
         let (store, settings) = store();
         Self { store, other: open(&settings), _directory: None }
+    }
+
+    fn at(url: &str) -> Self {
+        let settings = settings(url);
+        Self { store: open(&settings), other: open(&settings), _directory: None }
     }
 
     fn embedded() -> Self {
@@ -435,7 +447,12 @@ async fn two_replicas_never_hold_the_same_message(Stage { store, other, .. }: St
 
 #[tokio::test]
 async fn several_buckets_keep_ids_together_and_order_of_due() {
-    let (store, settings) = store_with(4);
+    let (_, settings) = store_with(4);
+    ids_stay_together_and_order_is_by_due(&settings).await;
+}
+
+pub async fn ids_stay_together_and_order_is_by_due(settings: &xdelay::store::redis::Settings) {
+    let store = open(settings);
     store.open(&orders()).await.expect("opened");
     let batch: Vec<_> = (0..40)
         .map(|n| park(message(Some(&format!("id-{n}")), &n.to_string()), When::At(n)))
@@ -453,9 +470,10 @@ async fn several_buckets_keep_ids_together_and_order_of_due() {
     let expected: Vec<_> = (20..40).map(|n| n.to_string()).collect();
     assert_eq!(bodies(&claim), expected);
     assert_eq!(settle(&*store, claim).await, 20);
-    let other = xdelay::store::redis::Settings { buckets: 2, ..settings };
+    let other = xdelay::store::redis::Settings { buckets: 2, ..settings.clone() };
     let refused = open(&other).open(&orders()).await.expect_err("another layout");
-    assert!(refused.to_string().contains("redis.buckets = 4"), "{refused}");
+    let laid_out = format!("redis.buckets = {}", settings.buckets);
+    assert!(refused.to_string().contains(&laid_out), "{refused}");
 }
 
 async fn destinations_are_remembered_and_a_namespace_belongs_to_one_broker(

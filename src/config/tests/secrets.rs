@@ -44,7 +44,7 @@ fn no_refusal_repeats_one() {
         ("redis.url", "redis://:hunter 2@h"),
         ("redis.url", "redis://:hunter2@h:port"),
         ("redis.url", "redis://:hunter2@h/db"),
-        ("redis.url", "redis-cluster://:hunter2@h"),
+        ("redis.url", "redis-cluster://:hunter2@h/db"),
         ("redis.url", "unix://x?pass=hunter2"),
         ("redis.password", "hunter2"),
         ("redis.password_file", "hunter2"),

@@ -1,19 +1,18 @@
 //! What the `park` script is given for each entry; its header says what each place holds.
 
-use redis::Cmd;
-
+use super::scripts::Call;
 use crate::delay::When;
 use crate::message::ProducerId;
 use crate::store::mark::Move;
 use crate::store::{Author, Entry, envelope};
 
 /// Adds the six arguments of one move of a mark.
-pub(super) fn push_move(call: &mut Cmd, step: &Move) {
+pub(super) fn push_move(call: &mut Call, step: &Move) {
     call.arg("mark").arg(step.log).arg(step.expected()).arg(step.to.encode()).arg("").arg("");
 }
 
 /// Adds the six arguments of one entry.
-pub(super) fn push_entry(call: &mut Cmd, entry: &Entry) {
+pub(super) fn push_entry(call: &mut Call, entry: &Entry) {
     call.arg(match entry {
         Entry::Park { when, by, .. } => match (when, by) {
             (When::At(_), Author::Producer) => "at",

@@ -4,7 +4,7 @@
 //! keys share one hash tag, so that in a cluster they lie in one slot and a script may touch them
 //! all. A tag ends at the first closing brace, so braces in a destination's name are escaped.
 
-use crate::message::{Content, Destination};
+use crate::message::{Content, Destination, Message};
 use crate::store::Entry;
 
 /// The names of one namespace.
@@ -85,16 +85,20 @@ impl Keys {
         if self.slices == 1 {
             return 0;
         }
-        let hash = match entry {
-            Entry::Cancel { id, .. } => crc32fast::hash(id.as_str().as_bytes()),
+        match entry {
+            Entry::Cancel { id, .. } => crc32fast::hash(id.as_str().as_bytes()) % self.slices,
             Entry::Park { message, .. } | Entry::Bury { message, .. } => {
-                match (&message.id, &message.content) {
-                    (Some(id), _) => crc32fast::hash(id.as_str().as_bytes()),
-                    (None, Content::Amqp(amqp)) => crc32fast::hash(&amqp.routing_key),
-                    (None, Content::Kafka(record)) => {
-                        crc32fast::hash(record.key.as_deref().unwrap_or_default())
-                    }
-                }
+                self.slice_of_message(message)
+            }
+        }
+    }
+
+    pub(super) fn slice_of_message(&self, message: &Message) -> u32 {
+        let hash = match (&message.id, &message.content) {
+            (Some(id), _) => crc32fast::hash(id.as_str().as_bytes()),
+            (None, Content::Amqp(amqp)) => crc32fast::hash(&amqp.routing_key),
+            (None, Content::Kafka(record)) => {
+                crc32fast::hash(record.key.as_deref().unwrap_or_default())
             }
         };
         hash % self.slices

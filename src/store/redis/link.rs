@@ -9,61 +9,53 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo,
-    IntoConnectionInfo, RedisError, TlsCertificates, Value,
-};
+use redis::{AsyncConnectionConfig, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::endpoint::Endpoint;
+use super::sentinel::Sentinels;
 use super::server::Server;
-use crate::config::TlsFiles;
 use crate::store::Error;
 use crate::tls;
 
 /// The setting that names the server.
-const KEY: &str = "redis.url";
+pub(super) const KEY: &str = "redis.url";
 /// How long a connection may take to be made.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// How long an answer may take. A script that takes longer has happened all the same: every
 /// script may be sent again.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
-    info: ConnectionInfo,
-    /// The files of TLS, where there is to be any.
-    tls: Option<TlsFiles>,
-    live: Mutex<Option<Live>>,
+    end: End,
+    live: Arc<Mutex<Option<Live>>>,
+}
+
+/// Whom a connection is made to.
+enum End {
+    Server(Box<Endpoint>),
+    /// Whoever is the master then.
+    Master(Arc<Sentinels>),
 }
 
 #[derive(Clone)]
 pub(super) struct Live {
     pub(super) connection: MultiplexedConnection,
     pub(super) server: Arc<Server>,
+    /// Where it is, when sentinels named it.
+    pub(super) named: Option<Arc<(String, u16)>>,
 }
 
 impl Link {
-    /// # Errors
-    /// When the URL is none that redis-rs can read. Connects to nothing yet.
-    pub(super) fn new(url: &str) -> Result<Self, Error> {
-        let info = url.into_connection_info().map_err(|error| unusable(&error))?;
-        let is_secure = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
-        let tls = is_secure.then(|| TlsFiles::named_in(url));
-        Ok(Self { info: info.set_tcp_settings(tcp()), tls, live: Mutex::new(None) })
+    /// A link to one server. Connects to nothing yet.
+    pub(super) fn to(server: Endpoint) -> Self {
+        Self { end: End::Server(Box::new(server)), live: Arc::default() }
     }
 
-    /// Reads the files of TLS anew: they may have been renewed since the last connection.
-    fn client(&self) -> Result<Client, Error> {
-        let info = self.info.clone();
-        let client = match &self.tls {
-            None => Client::open(info),
-            Some(files) => {
-                let certificates = certificates(files)?;
-                Client::build_with_tls(info, certificates)
-            }
-        };
-        client.map_err(|error| unusable(&error))
+    /// A link to the master that sentinels name whenever it is made.
+    pub(super) fn behind(sentinels: Sentinels) -> Self {
+        Self { end: End::Master(Arc::new(sentinels)), live: Arc::default() }
     }
 
     /// The live connection, made now when there is none.
@@ -72,24 +64,19 @@ impl Link {
         if let Some(live) = live.as_ref() {
             return Ok(live.clone());
         }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_WITHIN))
-            .set_response_timeout(Some(ANSWER_WITHIN));
-        let client = self.client()?;
-        let connect = async {
-            let mut connection =
-                client.get_multiplexed_async_connection_with_config(&config).await?;
-            let server = Server::inspect(&mut connection).await?;
-            Ok::<_, RedisError>((connection, server))
+        let made = match &self.end {
+            End::Server(server) => connect(server).await?,
+            End::Master(sentinels) => {
+                let made = sentinels.connect().await?;
+                if let Some(named) = &made.named {
+                    let link = Arc::downgrade(&self.live);
+                    tokio::spawn(Arc::clone(sentinels).watch(link, Arc::clone(named)));
+                }
+                made
+            }
         };
-        let (connection, server) = match timeout(CONNECT_WITHIN + ANSWER_WITHIN, connect).await {
-            Ok(Ok(connected)) => connected,
-            Ok(Err(error)) => return Err(unavailable(&error)),
-            Err(_) => return Err(Error::Unavailable("no answer while connecting".into())),
-        };
-        let server = Arc::new(server);
-        *live = Some(Live { connection, server });
-        live.clone().ok_or_else(|| Error::Unavailable("gone again".into()))
+        *live = Some(made.clone());
+        Ok(made)
     }
 
     /// Looks at the server anew, for settings may change while a connection lasts.
@@ -137,10 +124,10 @@ impl Link {
     }
 
     async fn drop_if_useless(&self, error: &RedisError) {
-        use redis::{ErrorKind, ServerErrorKind as Server};
+        use ServerErrorKind as Kind;
         let moved_on = matches!(
             error.kind(),
-            ErrorKind::Server(Server::ReadOnly | Server::MasterDown | Server::BusyLoading)
+            ErrorKind::Server(Kind::ReadOnly | Kind::MasterDown | Kind::BusyLoading)
         );
         if moved_on || error.is_timeout() || error.is_unrecoverable_error() {
             *self.live.lock().await = None;
@@ -148,39 +135,21 @@ impl Link {
     }
 }
 
-/// A connection that is given up must not deliver later what it still holds: a park that arrives
-/// after a cancel on the next connection would bring back what was cancelled. So closing discards
-/// what was not sent, and the kernel gives up before we do.
-fn tcp() -> TcpSettings {
-    let settings = TcpSettings::default().set_nodelay(true).set_linger_time(Duration::ZERO);
-    #[cfg(target_os = "linux")]
-    let settings = settings.set_user_timeout(ANSWER_WITHIN - Duration::from_secs(1));
-    settings
-}
-
-fn unusable(error: &RedisError) -> Error {
-    Error::Unavailable(format!("{KEY} cannot be used: {}", category(error)))
-}
-
-/// What the files hold; that they can be used is seen first, by whoever says which one cannot.
-fn certificates(files: &TlsFiles) -> Result<TlsCertificates, Error> {
-    let read = || -> anyhow::Result<TlsCertificates> {
-        tls::client(files)?;
-        let client_tls = files.identity.as_ref().map(|ours| {
-            let client_cert = std::fs::read(&ours.certificate)?;
-            Ok::<_, std::io::Error>(ClientTlsConfig {
-                client_cert,
-                client_key: std::fs::read(&ours.key)?,
-            })
-        });
-        let root_cert = match &files.ca {
-            Some(path) => Some(std::fs::read(path)?),
-            // Without any redis-rs trusts whom Mozilla does.
-            None => tls::trusted_here(),
-        };
-        Ok(TlsCertificates { client_tls: client_tls.transpose()?, root_cert })
+/// Makes a connection, and looks at who answers.
+pub(super) async fn connect(server: &Endpoint) -> Result<Live, Error> {
+    let client = server.client()?;
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECT_WITHIN))
+        .set_response_timeout(Some(ANSWER_WITHIN));
+    let connect = async {
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let server = Server::inspect(&mut connection).await?;
+        Ok::<_, RedisError>(Live { connection, server: Arc::new(server), named: None })
     };
-    read().map_err(|error| Error::Unavailable(format!("{KEY} cannot be used: {error:#}")))
+    match timeout(CONNECT_WITHIN + ANSWER_WITHIN, connect).await {
+        Ok(connected) => connected.map_err(|error| unavailable(&error)),
+        Err(_) => Err(Error::Unavailable("no answer while connecting".into())),
+    }
 }
 
 /// The error that one command of a pipeline was answered with.
@@ -193,10 +162,16 @@ pub(super) fn server_error(value: &Value) -> Option<RedisError> {
 
 /// An error in words that hold no secret: redis-rs's own texts may quote the URL.
 pub(super) fn unavailable(error: &RedisError) -> Error {
-    Error::Unavailable(tls::advise(category(error), KEY))
+    let why = category(error);
+    Error::Unavailable(match error.kind() {
+        ErrorKind::Server(ServerErrorKind::Moved) => {
+            format!("{why}: this is a node of a Redis Cluster, write redis.url as redis-cluster://")
+        }
+        _ => tls::advise(why, KEY),
+    })
 }
 
-fn category(error: &RedisError) -> String {
+pub(super) fn category(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         (Some(code), None) => code.to_owned(),

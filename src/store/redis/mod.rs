@@ -6,13 +6,21 @@
 //! Parks travel on a connection of their own, since a durability barrier (`WAITAOF`, `WAIT`)
 //! holds up whatever comes after it on the same one.
 
+mod address;
 mod answers;
 mod arguments;
+mod cluster;
+mod endpoint;
+mod findings;
 mod keys;
 mod link;
+mod masters;
 mod park;
+mod rebucket;
 mod scripts;
+mod sentinel;
 mod server;
+mod slot;
 mod steer;
 
 use std::collections::HashMap;
@@ -21,12 +29,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
-use redis::{Cmd, Pipeline, Value};
+use futures_util::future::{join_all, try_join_all};
+use redis::{Cmd, Value};
 
 use self::keys::{Bucket, Keys};
-use self::link::{Link, server_error, unavailable};
-use self::scripts::{Script, Scripts};
+use self::masters::Masters;
+pub use self::rebucket::Rebucketed;
+use self::scripts::{Call, Script, Scripts};
+pub use self::slot::slot_of;
 use super::{
     Census, Claim, DUE_IN_BOUNDS_MS, EXPIRIES_BEFORE_ALONE, Entry, Error, Limit, Mark, NotDone,
     Origin, Parkings, Postponed, Recovery, Store, Ticket,
@@ -47,7 +57,8 @@ const LAYOUT: &str = "1";
 /// How to reach a Redis, and how to lay messages out in it.
 #[derive(Clone)]
 pub struct Settings {
-    /// `redis://`, `rediss://` or `unix://`, secrets included.
+    /// `redis://`, `rediss://` or `unix://`, or with `-sentinel` or `-cluster` behind the scheme
+    /// and several hosts; secrets included.
     pub url: String,
     /// Prefix of every key.
     pub namespace: String,
@@ -64,8 +75,8 @@ pub struct RedisStore {
     settings: Settings,
     keys: Keys,
     scripts: Scripts,
-    parks: Link,
-    rest: Link,
+    parks: Masters,
+    rest: Masters,
     clock: Arc<StoreClock>,
     /// Whose turn it is among the buckets of a destination.
     first_slice: AtomicU32,
@@ -82,8 +93,8 @@ impl RedisStore {
         Ok(Self {
             keys: Keys::new(&settings.namespace, settings.buckets),
             scripts: Scripts::new(),
-            parks: Link::new(&settings.url)?,
-            rest: Link::new(&settings.url)?,
+            parks: Masters::new(&settings.url)?,
+            rest: Masters::new(&settings.url)?,
             clock,
             first_slice: AtomicU32::new(0),
             sequences: Mutex::default(),
@@ -115,6 +126,13 @@ impl RedisStore {
         let claim = answers::claimed(answer, slice)?;
         self.clock.observe(claim.now, asked);
         Ok(claim)
+    }
+
+    async fn recover_slice(&self, bucket: &Bucket) -> Result<Recovery, Error> {
+        let keys = [&bucket.due, &bucket.lease, &bucket.dead, &bucket.meta].map(String::as_str);
+        let mut call = self.scripts.recover.call(&keys);
+        call.arg(CALL_MAX).arg(EXPIRIES_BEFORE_ALONE);
+        answers::recovered(self.scripts.recover.run(&self.rest, call).await?)
     }
 
     /// Runs one concluding script over a batch, bucket by bucket, some hundred at a time.
@@ -151,23 +169,21 @@ impl RedisStore {
     /// Stores a setting of the namespace once, and answers what is stored.
     async fn fix(&self, field: &str, value: &str) -> Result<String, Error> {
         let key = self.keys.namespace();
-        let mut pipeline = Pipeline::with_capacity(2);
-        pipeline.cmd("HSETNX").arg(&key).arg(field).arg(value);
-        pipeline.cmd("HGET").arg(&key).arg(field);
-        let answers = self.ask(&pipeline).await?;
+        let mut set = redis::cmd("HSETNX");
+        set.arg(&key).arg(field).arg(value);
+        let mut get = redis::cmd("HGET");
+        get.arg(&key).arg(field);
+        let answers = self.rest.ask(slot_of(&key), vec![set, get]).await?;
         match answers.into_iter().nth(1) {
             Some(Value::BulkString(stored)) => Ok(String::from_utf8_lossy(&stored).into_owned()),
             other => Err(Error::Garbled(format!("{field} of the namespace is {other:?}"))),
         }
     }
 
-    async fn ask(&self, pipeline: &Pipeline) -> Result<Vec<Value>, Error> {
-        let mut live = self.rest.live().await?;
-        let answers = self.rest.send(&mut live, pipeline).await?;
-        match answers.iter().find_map(server_error) {
-            Some(error) => Err(unavailable(&error)),
-            None => Ok(answers),
-        }
+    /// Sends one command on one key.
+    async fn ask(&self, key: &str, command: Cmd) -> Result<Value, Error> {
+        let answers = self.rest.ask(slot_of(key), vec![command]).await?;
+        Ok(answers.into_iter().next().unwrap_or(Value::Nil))
     }
 }
 
@@ -176,7 +192,7 @@ struct Conclusion<'a, T> {
     script: &'a Script,
     keys: fn(&Bucket) -> Vec<&str>,
     ticket: fn(&T) -> &Ticket,
-    args: fn(&T, &mut Cmd),
+    args: fn(&T, &mut Call),
 }
 
 #[async_trait]
@@ -185,11 +201,19 @@ impl Store for RedisStore {
         let buckets = self.settings.buckets.to_string();
         let laid_out = self.fix("buckets", &buckets).await?;
         if laid_out != buckets {
-            return Err(Error::Foreign(format!(
-                "namespace `{}` was laid out with redis.buckets = {laid_out}, not {buckets}: set \
-                 it back, or choose another redis.namespace",
-                self.settings.namespace
-            )));
+            let namespace = &self.settings.namespace;
+            return Err(Error::Foreign(match rebucket::is_unfinished(&laid_out) {
+                Some((from, to)) => format!(
+                    "namespace `{namespace}` is being laid out for {to} buckets instead of {from}, \
+                     or that was ended in the middle: run `xdelay rebucket` with redis.buckets = \
+                     {to} to its end"
+                ),
+                None => format!(
+                    "namespace `{namespace}` was laid out with redis.buckets = {laid_out}, not \
+                     {buckets}: set it back, or stop every xdelay that uses it and run `xdelay \
+                     rebucket`, or choose another redis.namespace"
+                ),
+            }));
         }
         let layout = self.fix("layout", LAYOUT).await?;
         if layout != LAYOUT {
@@ -199,16 +223,17 @@ impl Store for RedisStore {
                 self.settings.namespace
             )));
         }
-        let mut add = Pipeline::with_capacity(1);
-        add.cmd("SADD").arg(self.keys.destinations()).arg(destination.listing());
-        self.ask(&add).await.map(drop)
+        let key = self.keys.destinations();
+        let mut add = redis::cmd("SADD");
+        add.arg(&key).arg(destination.listing());
+        self.ask(&key, add).await.map(drop)
     }
 
     async fn destinations(&self) -> Result<Vec<Destination>, Error> {
-        let mut members = Pipeline::with_capacity(1);
-        members.cmd("SMEMBERS").arg(self.keys.destinations());
-        let answer = self.ask(&members).await?.into_iter().next().unwrap_or(Value::Nil);
-        let names: Vec<String> = redis::from_redis_value(answer)
+        let key = self.keys.destinations();
+        let mut members = redis::cmd("SMEMBERS");
+        members.arg(&key);
+        let names: Vec<String> = redis::from_redis_value(self.ask(&key, members).await?)
             .map_err(|error| Error::Garbled(format!("destinations: {error}")))?;
         let mut found: Vec<_> =
             names.iter().filter_map(|name| Destination::from_listing(name)).collect();
@@ -241,12 +266,13 @@ impl Store for RedisStore {
     }
 
     async fn mark(&self, destination: &Destination, log: u32) -> Result<Option<Mark>, Error> {
-        let mut read = Pipeline::new();
-        for (_, bucket) in self.buckets(destination) {
-            read.cmd("HGET").arg(bucket.mark).arg(log);
-        }
+        let reads = self.buckets(destination).into_iter().map(|(_, bucket)| async move {
+            let mut read = redis::cmd("HGET");
+            read.arg(&bucket.mark).arg(log);
+            self.ask(&bucket.mark, read).await
+        });
         let mut marks = Vec::new();
-        for answer in self.ask(&read).await? {
+        for answer in try_join_all(reads).await? {
             match answer {
                 // A bucket that lost its mark has lost what it parked.
                 Value::Nil => return Ok(None),
@@ -258,11 +284,12 @@ impl Store for RedisStore {
     }
 
     async fn set_mark(&self, destination: &Destination, log: u32, mark: Mark) -> Result<(), Error> {
-        let mut set = Pipeline::new();
-        for (_, bucket) in self.buckets(destination) {
-            set.cmd("HSET").arg(bucket.mark).arg(log).arg(mark.encode());
-        }
-        self.ask(&set).await.map(drop)
+        let sets = self.buckets(destination).into_iter().map(|(_, bucket)| async move {
+            let mut set = redis::cmd("HSET");
+            set.arg(&bucket.mark).arg(log).arg(mark.encode());
+            self.ask(&bucket.mark, set).await
+        });
+        try_join_all(sets).await.map(drop)
     }
 
     async fn claim(&self, destination: &Destination, limit: Limit) -> Result<Claim, Error> {
@@ -339,14 +366,7 @@ impl Store for RedisStore {
     async fn recover(&self, destination: &Destination) -> Result<Recovery, Error> {
         let (mut sum, mut failure) = (Recovery::default(), None);
         for (_, bucket) in self.buckets(destination) {
-            let mut call = self.scripts.recover.call(&[
-                &bucket.due,
-                &bucket.lease,
-                &bucket.dead,
-                &bucket.meta,
-            ]);
-            call.arg(CALL_MAX).arg(EXPIRIES_BEFORE_ALONE);
-            match self.scripts.recover.run(&self.rest, call).await.and_then(answers::recovered) {
+            match self.recover_slice(&bucket).await {
                 Ok(found) => {
                     sum.recovered += found.recovered;
                     sum.buried += found.buried;
@@ -374,10 +394,6 @@ impl Store for RedisStore {
     }
 
     async fn check(&self) -> Vec<Finding> {
-        let _ = self.rest.look().await;
-        match self.parks.look().await {
-            Ok(server) => server.findings(self.settings.durability, self.settings.min_replicas),
-            Err(error) => vec![Finding::bad("redis", error.to_string())],
-        }
+        findings::of(&self.parks, &self.rest, &self.settings).await
     }
 }

@@ -4,10 +4,12 @@
 //! restart, failover and `SCRIPT FLUSH`) is loaded and sent again; it has not run, so nothing
 //! happens twice.
 
-use redis::{Cmd, Pipeline, ServerErrorKind, Value};
+use redis::{Arg, Cmd, Pipeline, ServerErrorKind, ToRedisArgs, Value};
 
-use super::link::{Link, server_error, unavailable};
+use super::link::{server_error, unavailable};
+use super::masters::{Masters, Place};
 use super::server::{Barrier, barrier_holds};
+use super::slot::{Slot, slot_of};
 use crate::config::Durability;
 use crate::store::Error;
 use crate::store::entry::not_yours;
@@ -67,6 +69,8 @@ pub(super) struct Scripts {
     pub withdraw: Script,
     pub restore: Script,
     pub pause: Script,
+    pub receive: Script,
+    pub leave: Script,
 }
 
 impl Scripts {
@@ -88,6 +92,8 @@ impl Scripts {
             withdraw: guarded!("withdraw"),
             restore: guarded!("restore"),
             pause: guarded!("pause"),
+            receive: guarded!("receive"),
+            leave: guarded!("leave"),
         }
     }
 }
@@ -98,47 +104,63 @@ impl Script {
         Self { name, code, hash }
     }
 
-    /// Prepares a call on these keys.
-    pub(super) fn call(&self, keys: &[&str]) -> Cmd {
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(&self.hash).arg(keys.len()).arg(keys);
-        call
+    /// Prepares a call on these keys, which lie in one slot.
+    pub(super) fn call(&self, keys: &[&str]) -> Call {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&self.hash).arg(keys.len()).arg(keys);
+        let slot = keys.first().map(|key| slot_of(key)).unwrap_or_default();
+        debug_assert!(keys.iter().all(|key| slot_of(key) == slot), "{} spans slots", self.name);
+        Call { slot, command }
     }
 
     /// Runs a call that [`call`](Self::call) made.
-    pub(super) async fn run(&self, link: &Link, call: Cmd) -> Result<Value, Error> {
-        self.run_durably(link, call, Durability::None, 0).await
+    pub(super) async fn run(&self, masters: &Masters, call: Call) -> Result<Value, Error> {
+        self.run_durably(masters, call, Durability::None, 0).await
     }
 
     /// Runs a call and waits, on the same connection, until its writes are this durable.
     pub(super) async fn run_durably(
         &self,
-        link: &Link,
-        call: Cmd,
+        masters: &Masters,
+        call: Call,
         durability: Durability,
         replicas: u32,
     ) -> Result<Value, Error> {
-        let mut live = link.live().await?;
-        let barrier = live.server.barrier(durability, replicas).map_err(Error::NotDurable)?;
-        let mut pipeline = Pipeline::with_capacity(2);
-        pipeline.add_command(call);
-        match barrier {
-            Barrier::Reply => {}
-            Barrier::Wait(replicas) => {
-                pipeline.cmd("WAIT").arg(replicas).arg(BARRIER_MS);
+        let mut route = masters.route(call.slot).await?;
+        let mut command = call.command;
+        loop {
+            let barrier = match route.place().link.live().await {
+                Ok(live) => live.server.barrier(durability, replicas).map_err(Error::NotDurable)?,
+                Err(error) => {
+                    let refused = Err(error);
+                    route.leads_on(&refused)?;
+                    return refused.map(|_| Value::Nil);
+                }
+            };
+            let pipeline = route.place().pipeline([command].into_iter().chain(barrier.command()));
+            let answers = self.send(route.place(), &pipeline).await;
+            if !route.leads_on(&answers)? {
+                return self.judge(answers?, barrier);
             }
-            Barrier::WaitAof(replicas) => {
-                pipeline.cmd("WAITAOF").arg(1).arg(replicas).arg(BARRIER_MS);
-            }
+            let is_asking = |sent: &&Cmd| sent.args_iter().next() == Some(Arg::Simple(b"ASKING"));
+            command =
+                pipeline.cmd_iter().find(|sent| !is_asking(sent)).cloned().unwrap_or_default();
         }
-        pipeline.ignore_errors();
-        let mut answers = link.send(&mut live, &pipeline).await?;
-        if answers.first().is_some_and(is_unknown_script) {
-            let mut load = Pipeline::with_capacity(1);
-            load.cmd("SCRIPT").arg("LOAD").arg(self.code);
-            link.send(&mut live, &load).await?;
-            answers = link.send(&mut live, &pipeline).await?;
+    }
+
+    /// Sends it, once more when the server did not know the script.
+    async fn send(&self, place: &Place, pipeline: &Pipeline) -> Result<Vec<Value>, Error> {
+        let answers = place.send(pipeline).await?;
+        if !answers.first().is_some_and(is_unknown_script) {
+            return Ok(answers);
         }
+        let mut load = redis::cmd("SCRIPT");
+        load.arg("LOAD").arg(self.code);
+        place.send(&place.pipeline([load])).await?;
+        place.send(pipeline).await
+    }
+
+    fn judge(&self, answers: Vec<Value>, barrier: Barrier) -> Result<Value, Error> {
         let mut answers = answers.into_iter();
         let answer = answers
             .next()
@@ -153,6 +175,37 @@ impl Script {
             )));
         }
         Ok(answer)
+    }
+}
+
+/// A script and what it is given.
+pub(super) struct Call {
+    slot: Slot,
+    command: Cmd,
+}
+
+impl Call {
+    pub(super) fn arg(&mut self, arg: impl ToRedisArgs) -> &mut Self {
+        self.command.arg(arg);
+        self
+    }
+}
+
+impl Barrier {
+    /// What to send behind the script.
+    fn command(self) -> Option<Cmd> {
+        let mut wait = match self {
+            Self::Reply => return None,
+            Self::Wait(_) => redis::cmd("WAIT"),
+            Self::WaitAof(_) => redis::cmd("WAITAOF"),
+        };
+        match self {
+            Self::Reply => {}
+            Self::Wait(replicas) => drop(wait.arg(replicas)),
+            Self::WaitAof(replicas) => drop(wait.arg(1).arg(replicas)),
+        }
+        wait.arg(BARRIER_MS);
+        Some(wait)
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Server {
     pub fsync: Option<String>,
     /// Whether the last write to the append-only file failed.
     pub append_fails: bool,
+    /// Whether it is a node of a cluster.
+    pub cluster: bool,
     /// Whether it is a replica.
     pub replica: bool,
     /// How many replicas it has now.
@@ -71,6 +73,7 @@ impl Server {
             append_only: is("aof_enabled", "1"),
             fsync: None,
             append_fails: is("aof_last_write_status", "err"),
+            cluster: is("cluster_enabled", "1"),
             replica: is("role", "slave"),
             replicas: field("connected_slaves").and_then(|n| n.parse().ok()).unwrap_or(0),
         }

@@ -2,10 +2,11 @@
 
 use async_trait::async_trait;
 use bytes::{Buf, Bytes};
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::answers::{array, bytes, garbled, integer};
 use super::keys::Bucket;
+use super::scripts::Call;
 use super::{CALL_MAX, RedisStore};
 use crate::clock::UnixMs;
 use crate::delay::When;
@@ -259,7 +260,7 @@ fn portions<'a, 'h>(of: &'a [(usize, &'h Handle)]) -> Vec<&'a [(usize, &'h Handl
     portions
 }
 
-fn push_time(call: &mut Cmd, when: When) {
+fn push_time(call: &mut Call, when: When) {
     match when {
         When::At(due) => call.arg("at").arg(due),
         When::In(ms) => call.arg("in").arg(ms),

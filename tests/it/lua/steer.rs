@@ -232,3 +232,29 @@ async fn restore_gives_attempts_back_and_moves_nothing() {
         assert_eq!((&*found[0], &*found[3]), (state, meta), "{uid}");
     }
 }
+
+/// What one bucket has taken over, the other lets go, whatever has happened to it there meanwhile.
+#[tokio::test]
+async fn receive_takes_over_as_it_is_and_leave_lets_go() {
+    let mut bucket = Bucket::new().await;
+    let two =
+        ["due", "p", FUTURE, "a body", "2 0", "id-p", "dead", "d", PAST, "a body", "1 0 bad", ""];
+    let answer = bucket.run_twice(RECEIVE, &two).await;
+    assert_eq!(answer, Value::Int(2));
+    let due = format!("p {FUTURE}");
+    let dead = format!("d {PAST}");
+    bucket
+        .holds(&[
+            ("due", &due),
+            ("dead", &dead),
+            ("msg", "d a body p a body"),
+            ("meta", "d 1 0 bad p 2 0"),
+            ("ids", "id-p p"),
+        ])
+        .await;
+    bucket.run(RECEIVE, &["due", "l", PAST, "a body", "", "id-l"]).await;
+    bucket.claim("1", "60000").await;
+    let answer = bucket.run_twice(LEAVE, &["p", "id-p", "d", "", "l", "id-l", "nobody", ""]).await;
+    assert_eq!(answer, Value::Int(2), "what is leased stays");
+    bucket.holds(&[("lease", "l NOW"), ("msg", "l a body"), ("ids", "id-l l")]).await;
+}

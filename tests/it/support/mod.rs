@@ -5,9 +5,12 @@ pub mod fault_proxy;
 pub mod invariants;
 pub mod kafka;
 pub mod load;
+pub mod parking;
 pub mod rabbit;
 pub mod raw_publisher;
 pub mod redis;
+pub mod redis_cluster;
+pub mod redis_sentinel;
 pub mod sidecar;
 pub mod witness;
 
