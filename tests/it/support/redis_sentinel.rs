@@ -44,13 +44,20 @@ impl PrivateSentinels {
     /// Tells the first sentinel to hand the master's part to the replica.
     pub async fn fail_over(&self) {
         let url = format!("redis://127.0.0.1:{}", self.port + 2);
-        let mut sentinel = super::redis::connection(&url).await;
-        let mut command = redis::cmd("SENTINEL");
-        let _: () = command
-            .arg(&["FAILOVER", "mymaster"])
-            .query_async(&mut sentinel)
-            .await
-            .expect("it has a replica to choose");
+        let sentinel = super::redis::connection(&url).await;
+        // It looks at a replica every ten seconds, and chooses none that it has not seen well.
+        eventually("it has a replica to choose", || async {
+            let mut command = redis::cmd("SENTINEL");
+            command.arg(&["FAILOVER", "mymaster"]);
+            match command.query_async::<()>(&mut sentinel.clone()).await {
+                Err(error) if error.code() == Some("NOGOODSLAVE") => None,
+                told => {
+                    told.expect("obeyed");
+                    Some(())
+                }
+            }
+        })
+        .await;
     }
 
     pub async fn until_role(&self, server: u16, role: &str) {
