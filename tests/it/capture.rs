@@ -331,7 +331,12 @@ async fn what_is_not_utf8_is_captured_whole_and_released_whole() {
     let (routing_key, properties, _) = got.iter().find(is_odd).expect("the odd one");
     assert_eq!(routing_key, b"key-\xff");
     let has = |part: &[u8]| properties.windows(part.len()).any(|window| window == part);
-    assert!(has(b"\x01zS\0\0\0\x01\xfe\x0aodd-\xff-nameS\0\0\0\x01v\x01aS\0\0\0\x011"));
+    // Each for itself: RabbitMQ 4.3 delivers them in another order than they came.
+    for header in
+        [&b"\x01zS\0\0\0\x01\xfe"[..], b"\x0aodd-\xff-nameS\0\0\0\x01v", b"\x01aS\0\0\0\x011"]
+    {
+        assert!(has(header), "{header:?} in {properties:?}");
+    }
     assert!(has(b"\x02\x02\xc3("), "delivery mode and correlation id");
     assert_eq!(sidecar.metric("xdelay_dead"), 0.0);
     assert!(!sidecar.log().contains("lost"), "its connection bore it");
